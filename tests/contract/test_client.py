@@ -14,6 +14,7 @@ from typing import Literal
 import anyio
 import pytest
 from support.gateway import HttpGateway, open_client_here, open_http_client, open_http_gateway
+from support.patience import WAIT_S
 from support.pictures import picture
 
 from everturn_actors.errors import (
@@ -34,7 +35,7 @@ from everturn_channels.terminal.client import Client
 from everturn_channels.terminal.commands import describe
 from everturn_channels.terminal.conversation import Answer, Conversation
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
 Kind = Literal["here", "http"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from support.patience import WAIT_S
 
 from everturn.testing import KeyedStoreContract
 from everturn_actors.errors import DamagedValueError, JournalError, JournalWriteError
@@ -112,7 +113,7 @@ async def test_a_kill_at_any_step_leaves_what_was_acknowledged(
     lines = lines[: lines.rfind(b"\n") + 1]  # the rest was told to nobody
     found = lines.decode().split()
     assert found in (acknowledged, [*acknowledged, str(number)], ["0"])
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         await store.put(KEY, b"next")
         await store.append(LINES, b"next\n", expected_bytes=len(lines))
         await store.delete(KEY)
@@ -160,7 +161,7 @@ async def test_what_is_no_file_is_named_and_not_waited_for(tmp_path: Path) -> No
     (tmp_path / "pairing").mkdir()
     os.mkfifo(tmp_path / KEY)
     with (
-        anyio.fail_after(60),
+        anyio.fail_after(WAIT_S),
         pytest.raises(DamagedValueError, match=r"approved\.json: it is no file"),
     ):
         await store.get(KEY)

@@ -15,6 +15,7 @@ import pytest
 from anyio.abc import ByteStream
 from msgspec import Struct, field
 from support.conversations import STARTED
+from support.patience import WAIT_S
 
 from everturn_actors.cluster.addresses import Address, Tls, connect, listen, read_address
 from everturn_actors.cluster.frames import (
@@ -167,7 +168,7 @@ async def world(
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, hub.take)
         me = Identity(name="a", secret=secret, speaks=speaks)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             yield World(
                 sessions=sessions,
                 node=Node(name="b", address=text),

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from support.answers import Answer
 from support.model_api import open_model_api
+from support.patience import WAIT_S
 from support.provider_kinds import (
     ANTHROPIC,
     KEY,
@@ -175,10 +176,10 @@ async def test_a_cancelled_call_closes_its_request(kind: Kind) -> None:
         api.script(Answer(text="a b", stall_after=1))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(adapter.complete, request(), lambda _piece: begun.set())
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 await begun.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await api.requests[0].left.wait()
 
 

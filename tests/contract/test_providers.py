@@ -14,6 +14,7 @@ import anyio.to_thread
 import pytest
 from support import provider_kinds
 from support.model_api import Answer, open_model_api, unauthorized
+from support.patience import WAIT_S
 
 from everturn.testing._providers import whole_request as request
 from everturn_actors.errors import ModelError
@@ -130,11 +131,11 @@ async def test_a_cancelled_call_ends_at_once_and_harms_nothing(kind: str, tmp_pa
             tasks.start_soon(
                 subject.provider.complete, request(subject.hold()), lambda _piece: begun.set()
             )
-            with anyio.fail_after(60):
+            with anyio.fail_after(WAIT_S):
                 await begun.wait()
                 await anyio.lowlevel.checkpoint()
                 tasks.cancel_scope.cancel()
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             reply = await subject.provider.complete(request(), ignore)
 
     assert reply.text

@@ -15,10 +15,11 @@ from anyio.to_thread import run_sync
 from support.command import start, write_agent, write_scripted
 from support.editors import Editor, open_editor
 from support.json_lines import line, until
+from support.patience import WAIT_S
 from support.pictures import png
 from support.process import gateway_process
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 TOOLS = "  tools:\n    - {type: builtin, name: bash}\n    - {type: builtin, name: files}\n"
 
 

@@ -12,6 +12,7 @@ import orjson
 from support.command import everturn
 from support.gateway import server_events
 from support.model_api import Answer, ModelApi, Received, open_model_api, overflow
+from support.patience import WAIT_S
 from support.process import gateway_process, write_workspace
 from support.responses_format import compacted
 
@@ -68,7 +69,7 @@ async def say(client: httpx2.AsyncClient, session: str, *texts: str) -> str:
 async def until(client: httpx2.AsyncClient, session: str, event_type: str, after: int = 0) -> int:
     """Follow a session from event `after` until one of this type has come; return its number."""
     path = f"/api/v1/sessions/{session}/events"
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with client.stream("GET", path, headers={"Last-Event-ID": str(after)}) as response:
             async for event in server_events(response):
                 if event.event == event_type:
@@ -131,7 +132,7 @@ async def test_a_summary_cut_off_by_a_kill_is_made_after_the_restart(tmp_path: P
         async with gateway_process(tmp_path) as gateway, gateway.client() as client:
             session = await new_session(client)
             await say(client, session, *(f"{number}: {LONG}" for number in range(ENOUGH)))
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 await began.wait()
             said = await say(client, session, "meanwhile")
             await gateway.kill()
@@ -170,7 +171,7 @@ async def test_an_item_of_openais_stands_for_older_turns_after_a_kill(tmp_path: 
             path = f"/api/v1/sessions/{session}"
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.post, f"{path}/compact")
-                with anyio.fail_after(30):
+                with anyio.fail_after(WAIT_S):
                     await began.wait()
                 tasks.cancel_scope.cancel()
             await gateway.kill()

@@ -16,9 +16,9 @@ import httpx2
 import pytest
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
+from support.patience import WAIT_S
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-WAIT_S = 60
 PRINTED = {
     "hello.py": "You said: “Hi!”.",
     "conversations.py": "2 turns with Ann",

@@ -15,9 +15,10 @@ from mcp_types import ElicitResult
 from support.command import environment, everturn, start, write_agent, write_scripted
 from support.json_lines import line, until
 from support.mcp_clients import ERAS, Heard, Person
+from support.patience import WAIT_S
 from support.process import EVERTURN, gateway_process
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},

@@ -13,11 +13,11 @@ import httpx2
 import pytest
 import yaml
 from support.model_api import Answer, open_model_api
+from support.patience import WAIT_S
 from support.plugins import PRELUDE
 from support.process import GatewayProcess, gateway_process
 
 STOP_S = 8  # short, and still long enough for a machine that runs other things as well
-WAIT_S = 60
 # Neither listens to anybody who asks it to end.
 NAP = """\
 #!/bin/sh

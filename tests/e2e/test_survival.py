@@ -14,6 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
 from support.gateway import ServerEvent, server_events
 from support.model_api import Answer, ModelApi, Received, open_model_api
+from support.patience import WAIT_S
 from support.process import EVERTURN, gateway_process, write_workspace
 
 from everturn_actors.model import ToolCall
@@ -60,7 +61,7 @@ async def events_until_done(
     seen: list[ServerEvent] = []
     headers = {"Last-Event-ID": str(after)}
     path = f"/api/v1/sessions/{session}/events"
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with client.stream("GET", path, headers=headers) as response:
             async for event in server_events(response):
                 seen.append(event)
@@ -295,7 +296,7 @@ async def test_kill_after_kill_every_message_is_answered_exactly_once(tmp_path: 
                 await gateway.kill()
         async with gateway_process(tmp_path) as gateway, gateway.client() as client:
             await crowd.repeat_unacknowledged(client)
-            with anyio.fail_after(60):
+            with anyio.fail_after(WAIT_S):
                 for session in crowd.sessions:
                     await until_answered(client, session)
             await audit(client, tmp_path, crowd)

@@ -10,6 +10,7 @@ import httpx2
 from support.answers import Answer
 from support.command import everturn
 from support.model_api import ModelApi, open_model_api, refused
+from support.patience import WAIT_S
 from support.pictures import png
 from support.process import TELEGRAM, GatewayProcess, gateway_process
 from support.talking import (
@@ -73,7 +74,7 @@ async def test_a_day_of_two_bots(tmp_path: Path) -> None:
             await until(lambda: len(read(family, CLERK)) == 3)
             family.click(*button)
             await until_state(client, "connected", "telegram-work")
-            with anyio.fail_after(60):  # as Telegram does: what is not taken comes again
+            with anyio.fail_after(WAIT_S):  # as Telegram does: what is not taken comes again
                 while (again := await deliver(client, delivered)) == 503:  # noqa: ASYNC110 - it tries
                     await anyio.sleep(0.2)
             await until(lambda: read(family, ANN)[-1] == "It is made.")

@@ -17,12 +17,13 @@ from support.answers import Answer
 from support.command import everturn, start, terminal
 from support.gateway import server_events
 from support.model_api import ModelApi, open_model_api
+from support.patience import WAIT_S
 from support.process import GatewayProcess, gateway_process, write_workspace
 
 from everturn_actors.model import ToolCall
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 ALLOWED = "mode: dangerous\n"
 
 

@@ -12,6 +12,7 @@ import psutil
 from support.command import start
 from support.database import needs_database, running_server
 from support.model_api import open_model_api
+from support.patience import WAIT_S
 from support.process import write_workspace
 
 pytestmark = needs_database
@@ -49,7 +50,7 @@ async def test_workers_share_a_port_and_are_started_again(tmp_path: Path) -> Non
 
 async def say(url: str, key: str) -> str:
     """Say something in a session of its own, until it is answered."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         while True:
             try:
                 async with httpx2.AsyncClient(base_url=url, timeout=30) as client:

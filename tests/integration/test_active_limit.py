@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import anyio
+from support.patience import WAIT_S
 
 from everturn_actors.model import IncomingMessage
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
-WAIT_S = 60
 LIMIT = ServiceSettings(leave_grace_s=0, drain_s=0, max_active=3)
 
 

@@ -16,6 +16,7 @@ import pytest
 from msgspec import structs
 from support.context_policies import POLICIES
 from support.crashing import CrashingStore, Moment
+from support.patience import WAIT_S
 from support.stores import FileWorld, MemoryWorld, World
 from support.tables import table
 
@@ -42,7 +43,6 @@ from everturn_actors.testing import (
     texts,
 )
 
-WAIT_S = 60  # for what takes milliseconds
 SOON_TURNS_OF_THE_LOOP = 60
 WRITES_MAX = 100  # more than there are
 MOMENTS: tuple[Moment, ...] = get_args(Moment)

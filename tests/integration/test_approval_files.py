@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.errors import ApprovalClosedError
@@ -18,8 +19,6 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import FileDigest, IncomingMessage, ToolCall, ToolDefinition
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, Verdict
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
-
-WAIT_S = 60  # for what takes milliseconds
 
 
 class Act:

@@ -7,6 +7,7 @@ from math import inf
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.errors import (
@@ -351,7 +352,7 @@ async def test_a_turn_that_waits_for_a_person_can_be_cancelled() -> None:
     act = Act()
     async with open_test_service(provider=script(), tools={"act": act}, gate=Asking()) as test:
         submission, _ = await begin(test)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             assert await test.service.cancel(submission.session_id)
 
         assert (await submission.result()).outcome == "cancelled"

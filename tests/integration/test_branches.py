@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
+from support.patience import WAIT_S
 
 from everturn_actors.errors import CannotBranchError, JournalError
 from everturn_actors.events import (
@@ -153,7 +154,7 @@ async def test_a_crash_leaves_a_fork_whole_or_none_of_it() -> None:
                 with pytest.raises(JournalError):
                     await test.service.branches.begin(test.key("fork"), copied=copied)
             async with open_test_service(disk=disk) as test:
-                with anyio.fail_after(60):
+                with anyio.fail_after(WAIT_S):
                     while await test.store.active():
                         await anyio.lowlevel.checkpoint()
                 rows = await test.store.sessions(after="", limit=9)

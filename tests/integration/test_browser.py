@@ -22,6 +22,7 @@ import anyio
 import psutil
 import pytest
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.sites import Site, needs_chromium, open_site
 from support.tool_environments import call_tool, tool_context
 
@@ -223,7 +224,7 @@ async def test_no_process_is_left_when_the_gateway_is_killed(tmp_path: Path) -> 
     command = [sys.executable, str(program)]
     async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             assert b"open" in await process.stdout.receive()
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGKILL)

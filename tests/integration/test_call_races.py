@@ -9,6 +9,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 from msgspec import structs
+from support.patience import WAIT_S
 from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
@@ -49,7 +50,6 @@ from everturn_actors.testing import (
 )
 
 ASK = Verdict(effect="ask", reason="it writes", pattern="builtin:act", timeout_s=60)
-WAIT_S = 60  # for what takes milliseconds; a test that would wait for ever fails instead
 
 
 def asks() -> Rules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.patience import WAIT_S
 
 from everturn_actors.errors import CallNotOpenError, InvalidInputError
 from everturn_actors.journal.memory import MemoryDisk
@@ -118,7 +119,7 @@ async def test_a_caller_that_does_not_come_back_costs_no_call() -> None:
         given = await ask(test)
         await clock.until_sleeping(60)
         clock.advance(61)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             while (state := await test.service.view(given.session_id)).open_turn is not None:
                 await anyio.lowlevel.checkpoint()
         with pytest.raises(CallNotOpenError):

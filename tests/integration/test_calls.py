@@ -7,6 +7,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.errors import ModelTransientError
@@ -235,7 +236,7 @@ async def test_a_cancelled_turn_leaves_a_result_for_every_call_and_no_tool_runni
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await look.until_running("a", "b")
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             assert await test.service.cancel(submission.session_id)
 
         assert look.running == []

@@ -17,6 +17,7 @@ import httpx2
 import pytest
 from anyio import to_thread
 from support.command import start, write_agent
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.journal.health import WriteHealth
@@ -26,7 +27,6 @@ from everturn_gateway.commands.shared.running import Running, noted, read_note
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.limits import within_descriptors
 
-WAIT_S = 60
 READY = "Ctrl-C stops it."
 
 

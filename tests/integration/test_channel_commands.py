@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from support.feeding_adapter import OPEN, Fed, feeding
 from support.inbound_events import ANN, DM, GROUP
+from support.patience import WAIT_S
 from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
@@ -129,7 +130,7 @@ async def test_commands_are_answered_while_a_model_hangs_and_stop_ends_it(tmp_pa
     async with feeding(tmp_path, provider=provider) as fed:
         await fed.say("think")
         await provider.until_called()
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             status = await fed.command("status")
             context = await fed.command("context")
             stopped = await fed.command("stop")

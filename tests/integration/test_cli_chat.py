@@ -11,6 +11,7 @@ import anyio
 import pytest
 from support.command import Done, everturn, start, terminal, write_agent
 from support.model_api import Answer, ModelApi, open_model_api
+from support.patience import WAIT_S
 from support.tables import table
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
@@ -57,7 +58,7 @@ async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:
             await person.expect("This will")
             await person.press_control("c")
             await person.expect("(cancelled)", "you>")
-            with anyio.fail_after(60):
+            with anyio.fail_after(WAIT_S):
                 await request.left.wait()
 
             await person.enter("are you there?")

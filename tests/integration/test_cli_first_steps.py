@@ -10,6 +10,7 @@ import pytest
 from support.answers import Answer
 from support.command import everturn, start, terminal, write_agent
 from support.model_api import ModelApi, open_model_api, refused, unauthorized
+from support.patience import WAIT_S
 from support.tables import table
 from support.telegram_api import BOT, TOKEN, open_telegram_api
 
@@ -135,7 +136,7 @@ async def test_again_while_the_gateway_runs(tmp_path: Path) -> None:
             before = api.requests[-1]
             options = ("--base-url", api.url, "--model", "two", "--key-file", "-")
             done = await everturn("setup", *options, cwd=tmp_path, stdin=KEY.encode())
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 while True:  # it is told of the change by the system
                     await everturn("run", "hi", cwd=tmp_path)
                     if api.requests[-1].json()["model"] == "two":

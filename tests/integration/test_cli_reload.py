@@ -17,6 +17,7 @@ from anyio import to_thread
 from support.agents import write_agent as write_plain_agent
 from support.command import Running, everturn, start, terminal, write_agent
 from support.model_api import Answer, open_model_api
+from support.patience import WAIT_S
 
 from everturn_channels.access.owners import Owner
 from everturn_channels.settings import Route
@@ -34,7 +35,6 @@ from everturn_gateway.config.settings import (
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.usage import Price, Rates
 
-WAIT_S = 60
 READY = "Ctrl-C stops it."
 PRICE = Price(rates=Rates(input=1, output=2))
 

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from support.command import everturn, start, write_agent, write_scripted
 from support.model_api import Answer, open_model_api
+from support.patience import WAIT_S
 from support.tables import table
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
@@ -108,7 +109,7 @@ async def test_ctrl_c_cancels_the_turn(tmp_path: Path, served: bool) -> None:
                 await running.until("never")
                 running.interrupt()
                 code = (await running.end()).code
-                with anyio.fail_after(60):
+                with anyio.fail_after(WAIT_S):
                     await api.requests[0].left.wait()
                 return code
 

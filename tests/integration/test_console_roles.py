@@ -10,6 +10,7 @@ import anyio
 import httpx2
 import pytest
 from support.gateway import HttpGateway, open_http_gateway
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_gateway.config.settings import ServerConfig
@@ -21,7 +22,7 @@ GUARDED = ServerConfig(api_token=API, admin_token=ADMIN)
 LOGIN = "/console/login"
 RELOAD = "/api/v1/admin/reload"
 SESSIONS = "/api/v1/sessions"
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 
 
 class Browser:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.context_policies import POLICIES
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
@@ -492,7 +493,7 @@ async def test_the_policy_asks_no_more_for_a_summary_that_was_of_no_use(
     agent = spec(2_500)
     agent = replace(agent, model=replace(agent.model, max_output_tokens=500))
     writer = ScriptedProvider(*["a summary in very many words " * 800] * 20)
-    with caplog.at_level("INFO"), anyio.fail_after(30):
+    with caplog.at_level("INFO"), anyio.fail_after(WAIT_S):
         async with open_test_service(summariser=writer, spec=agent) as test:
 
             async def say_and_wait() -> str:

@@ -20,6 +20,7 @@ import pytest
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 from support.crashing import CrashingStore, Moment, check_calls, check_log, check_request
+from support.patience import WAIT_S
 from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Deed, Rules, by_name
 
@@ -48,7 +49,6 @@ from everturn_actors.testing import (
 )
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
-WAIT_S = 60  # for what takes milliseconds
 MOMENTS: tuple[Moment, ...] = ("before", "half", "after")
 MAY_RUN_AGAIN = ("read", "page", "note")
 LARGE = "line of a page\n" * 4_000

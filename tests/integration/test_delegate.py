@@ -19,6 +19,7 @@ from support.conversing import (
     say,
     sessions_in,
 )
+from support.patience import WAIT_S
 from support.policies import Program, policy
 from support.tables import table
 from support.tool_environments import call_tool, tool_context, tool_environment
@@ -69,7 +70,7 @@ def one_task(answer: str | Reply = "forty-two", task: str = "find out") -> Plan:
 
 async def until_ended(test: TestService, session_id: str) -> str:
     """Wait until a turn of a session is over; return how it came out."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         while True:
             for event in await log_of(test, session_id):
                 if isinstance(event.body, TurnFinished):
@@ -133,7 +134,7 @@ async def test_tasks_of_one_reply_are_done_side_by_side() -> None:
         submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await test.provider.until_called(1)
         test.provider.hold()
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await all_there.wait()
             await submission.result()
 
@@ -410,7 +411,7 @@ async def test_cancelling_the_parent_stops_the_delegate_at_every_depth() -> None
         await test.provider.until_called(2)
         test.provider.hold()
         await test.provider.until_called(3)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             assert await test.service.cancel(submission.session_id)
         made = await sessions_in(test, DELEGATE)
 
@@ -502,10 +503,10 @@ async def test_power_lost_at_any_append_neither_loses_the_task_nor_repeats_it(ap
     with suppress(BaseExceptionGroup):  # what a service says whose disk is gone
         async with open_agents(one_task(), delegates, disk=disk) as test:
             disk.lose_power_at_append(nth=append)
-            with suppress(CoreError), anyio.fail_after(30):
+            with suppress(CoreError), anyio.fail_after(WAIT_S):
                 await (await test.service.submit(inbound)).result()
     async with open_agents(one_task(), delegates, disk=disk) as test:
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             result = await (await test.service.submit(inbound)).result()
 
         assert (result.outcome, result.text) == ("answered", "it is: forty-two")

@@ -14,6 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from msgspec import structs
+from support.patience import WAIT_S
 from support.stores import FileWorld, MemoryWorld, World
 from support.tables import table
 from support.tool_doubles import Deed, Rules
@@ -214,7 +215,7 @@ async def test_what_is_owed_is_carried_after_a_restart_by_itself(tmp_path: Path,
         async with open_test_service(
             store=store, delivery_ports={"test": post}, settings=RESTING
         ) as test:
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 while await store.active():
                     await anyio.lowlevel.checkpoint()
 
@@ -227,7 +228,7 @@ async def test_a_session_rests_when_nothing_is_owed() -> None:
     post = Post()
     async with open_test_service(delivery_ports={"test": post}, settings=RESTING) as test:
         said = await say(test)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await test.service._registry.gone(said.session_id)
 
         assert post.got == [("reply", "reply 1")]
@@ -250,7 +251,7 @@ async def test_a_session_does_not_rest_while_its_delivery_port_is_at_work() -> N
         assert test.service.activity.present(said.session_id) is not None
         go.set()
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await test.service._registry.gone(said.session_id)
         assert post.got == [("reply", "reply 1")]
 
@@ -266,7 +267,7 @@ async def test_a_session_whose_channel_is_gone_rests_and_keeps_what_it_owes() ->
         said = await say(test)
         await said.result()
     async with open_test_service(disk=disk, settings=RESTING) as test:
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await test.service._registry.gone(said.session_id)
         assert await outbox(test, said) == [("reply", "reply 1")]
         again = await say(test, "over http")
@@ -473,7 +474,7 @@ async def test_a_delivery_port_that_tells_after_a_reset_learns_that_the_session_
             await said.result()
             await test.service.reset(said.session_id)
             go.set()
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 await test.service._registry.gone(said.session_id)
 
     assert [type(error) for error in told] == [SessionEndedError]
@@ -498,7 +499,7 @@ async def test_a_session_that_is_deleted_does_not_wait_for_a_delivery_port_that_
     async with open_test_service(delivery_ports={"test": post}) as test:
         said = await say(test)
         await said.result()
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await test.service.delete(said.session_id)
 
         assert gone.is_set()
@@ -515,7 +516,7 @@ async def test_a_deleted_session_does_not_wait_for_the_pause_of_a_delivery_port_
         said = await say(test)
         await said.result()
         await soon()
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await test.service.delete(said.session_id)
 
         assert await test.service.reader.sessions() == ()
@@ -529,7 +530,7 @@ async def stopped_at_once(
     post: Post, act: Callable[[TestService], Awaitable[None]], **rest: object
 ) -> None:
     """Open a service that would wait for a minute, act, and see that its stop does not."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with open_test_service(
             delivery_ports={"test": post},
             settings=PATIENT,
@@ -616,7 +617,7 @@ async def test_a_running_turn_is_carried_to_its_end_before_a_stop() -> None:
     """GW-11: it finishes; what is not sent then is sent after the start."""
     disk, post, later = MemoryDisk(), Post(), Post()
     provider = ScriptedProvider()
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with (
             anyio.create_task_group() as tasks,
             open_test_service(
@@ -687,7 +688,7 @@ async def test_files_of_a_tool_are_owed_and_can_be_read() -> None:
     ) as test:
         said = await say(test)
         assert (await said.result()).text == "there you are"
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             while await outbox(test, said):
                 await anyio.lowlevel.checkpoint()
 
@@ -706,7 +707,7 @@ async def test_a_question_is_owed_and_closed_when_it_is_answered() -> None:
         delivery_ports={"test": post},
     ) as test:
         said = await say(test)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             while ("approval", "it acts") not in post.got:
                 await anyio.lowlevel.checkpoint()
         assert await outbox(test, said) == [("approval", "it acts")]

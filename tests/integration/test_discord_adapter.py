@@ -11,6 +11,7 @@ import anyio
 import pytest
 from support.discord_api import FORUM, TOKEN, DiscordApi, open_discord_api
 from support.inbox import QuickClock
+from support.patience import WAIT_S
 
 from everturn_channels.adapter import (
     Button,
@@ -189,7 +190,7 @@ def payload(text: str) -> str:
 async def fails(notes: Notebook, bot: DiscordAdapter) -> Exception:
     """Return why a bot stopped."""
     try:
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             await bot.serve(notes)
     except (SetupError, ConnectionLostError) as error:
         return error

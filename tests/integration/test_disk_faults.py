@@ -15,6 +15,7 @@ import pytest
 from support.disk_trace import Operation, Recorder
 from support.full_faults import TROUBLES, Trouble, fail_at, hold_at
 from support.full_proof import Proof
+from support.patience import WAIT_S
 from support.ticking import World, at
 
 from everturn_actors.errors import JournalWriteError
@@ -30,7 +31,6 @@ from everturn_gateway.scheduler.dispatcher import DISK_RETRY_S
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes.table import open_processes
 
-WAIT_S = 60  # for what takes milliseconds
 FAIL_AT = (60, 131)  # one while people talk, one in the middle of a scheduled task
 HOLD_AT = (33, 120, 200)
 

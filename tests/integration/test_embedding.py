@@ -11,6 +11,7 @@ import fastapi
 import httpx2
 import pytest
 from starlette.types import ASGIApp
+from support.patience import WAIT_S
 from support.tables import table
 
 import everturn
@@ -19,7 +20,6 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.clock import SystemClock
 
-WAIT_S = 60
 TOKEN = "of-this-test"
 
 

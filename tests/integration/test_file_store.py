@@ -21,6 +21,7 @@ import anyio
 import pytest
 from anyio.lowlevel import EventLoopToken, current_token
 from msgspec import structs
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
@@ -230,7 +231,7 @@ async def test_a_store_whose_lock_is_gone_writes_nothing_more(tmp_path: Path, ho
                     await refused()
                 except WorkspaceLostError as error:
                     errors.append(error)
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 try:
                     await anyio.sleep_forever()
                 finally:
@@ -273,7 +274,7 @@ async def test_where_folders_cannot_be_locked_the_file_keeps_others_out(
                 with pytest.raises(WorkspaceLostError):
                     await store.append(SESSION_ID, LOG, expected_seq=0)
                 await second.append(SESSION_ID, LOG, expected_seq=0)
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 await anyio.sleep_forever()
 
     assert caught.group_contains(WorkspaceLostError)
@@ -708,7 +709,7 @@ async def test_a_store_that_is_torn_down_lets_nobody_wait(
                 disk.release.set()
                 raise FloodError
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             with pytest.RaisesGroup(FloodError):
                 await live()

@@ -14,6 +14,7 @@ import anyio.lowlevel
 import pytest
 from support.callers import Caller, largest_file
 from support.children import Children
+from support.patience import WAIT_S
 from support.tables import table
 from support.tool_environments import tool_environment
 
@@ -391,7 +392,7 @@ async def test_a_search_that_is_cancelled_leaves_no_process(
     """`/stop` has to be over within a second, whatever the expression."""
     (files / "a.txt").write_text(f"{SLOW_TEXT}\n")
     call = caller(tmp_path)
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: call("search_files", query=SLOW_REGEX, regex=True))
             while not children():

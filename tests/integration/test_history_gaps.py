@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from support.gateway import HttpGateway, open_client_here, open_http_gateway
+from support.patience import WAIT_S
 
 from everturn_actors.model import Compaction
 from everturn_channels.terminal.client import Said
@@ -69,7 +70,7 @@ async def read_stream(gateway: HttpGateway, session: str, *, after: int) -> list
     last_seq = (await gateway.service.view(session)).last_seq
     read: list[dict[str, Any]] = []
     chunks = session_messages(gateway.service, session, lambda _: False, after=after)
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with aclosing(chunks):
             async for chunk in chunks:
                 lines = dict(
@@ -134,7 +135,7 @@ async def test_the_past_ends_also_where_it_was_discarded(tmp_path: Path) -> None
     """A client that shows a session again would otherwise wait for events that never come."""
     async with talked(tmp_path, compaction="discard") as (gateway, session):
         then = (await gateway.service.view(session)).last_seq
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             async with open_api(gateway.base_url, token="") as api, gateway.client() as client:
                 gone = [each.seq async for each in past_events(api, session, until=then)]
                 await client.post(f"/api/v1/sessions/{session}/messages", json={"content": "more"})

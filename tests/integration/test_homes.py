@@ -16,6 +16,7 @@ from anyio import to_thread
 from support.answers import Answer
 from support.database import Server, needs_database
 from support.model_api import Received, open_model_api
+from support.patience import WAIT_S
 from support.plugins import PRELUDE
 from support.talking import OPEN, write_talking
 
@@ -28,7 +29,6 @@ from everturn_gateway.config.settings import Config, load_config
 
 pytestmark = needs_database
 
-WAIT_S = 30
 KEY = ConversationKey(channel="http", chat="one", agent="helper")
 HOME = "agent:helper"
 PROGRAM = """

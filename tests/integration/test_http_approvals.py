@@ -17,6 +17,7 @@ from support.gateway import (
     open_http_client,
     server_events,
 )
+from support.patience import WAIT_S
 from support.shell_agents import results, running, shell_agent, until_asked
 from support.tables import table
 
@@ -24,7 +25,7 @@ from everturn_actors.events import ApprovalDecided
 from everturn_actors.model import Reply
 from everturn_channels.terminal.client import Client
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 
 
 def path(session_id: str, *parts: object) -> str:

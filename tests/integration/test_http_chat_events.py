@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import orjson
+from support.patience import WAIT_S
 
 from everturn_actors.model import IncomingMessage, Queueing
 from everturn_actors.service import Submission
@@ -37,7 +38,7 @@ async def test_a_stream_of_a_message_that_was_dropped_ends_with_the_reason() -> 
         await test.provider.until_called()
         old = await say(test, "old", most=1)
         await say(test, "new", most=1)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             chunks = [chunk async for chunk in turn_messages(old, lambda _: False, after=0)]
         test.provider.release()
 

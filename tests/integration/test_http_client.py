@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 import pytest
 from support.gateway import open_http_client, open_http_gateway
+from support.patience import WAIT_S
 
 from everturn_actors.events import Event, Received
 from everturn_actors.model import ConversationKey
@@ -21,7 +22,7 @@ from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_gateway.config.settings import ServerConfig
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
 
 

@@ -18,6 +18,7 @@ from support.gateway import (
     serving,
     write_agent,
 )
+from support.patience import WAIT_S
 from support.shell_agents import running, shell_agent
 from support.tables import table
 
@@ -29,7 +30,7 @@ from everturn_gateway.http import server as server_module
 from everturn_gateway.http.schemas.context import DispositionsBody, ExplanationBody, RequestPartBody
 
 UNKNOWN = "20260101T000000000-00000000"
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 
 
 def path(session_id: str, *parts: object) -> str:

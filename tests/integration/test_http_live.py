@@ -17,6 +17,7 @@ from support.gateway import (
     server_events,
     write_agent,
 )
+from support.patience import WAIT_S
 from support.shell_agents import running, shell_agent, until_asked
 from support.tables import table
 
@@ -28,7 +29,7 @@ from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.live.stream import Cursor, Watch, read_cursor, read_watches
 
 SESSIONS = "/api/v1/sessions"
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 TOKEN = "t" * 40
 
 

@@ -16,6 +16,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from support.command import write_agent
 from support.metered import Scrape
+from support.patience import WAIT_S
 
 from everturn_actors.service import RuntimeStats
 from everturn_actors.supervisor import Supervisor
@@ -49,7 +50,7 @@ async def served(folder: Path, server: ServerConfig | None = None) -> AsyncGener
     """Open a gateway on the agents of a folder."""
     server = replace(server or ServerConfig(), port=0)
     config = Config(workspace=folder / "w", agents_dir=folder / "agents", server=server)
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with open_gateway(config, environ={}, watch=False) as gateway:
             yield gateway
 

@@ -9,11 +9,12 @@ import anyio
 import httpx2
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_gateway.client.in_process import InProcessTransport
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"x-kind", b"test")]}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.stores import FullDisk
 from support.tables import table
 from watchfiles import Change
@@ -26,7 +27,7 @@ from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.jobs import Made, SendMessage
 from everturn_gateway.yaml_files import reading
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 POLL_MS = 100
 ZONE = "Europe/Berlin"
 JOB = """\

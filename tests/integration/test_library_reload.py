@@ -14,6 +14,7 @@ from typing import NoReturn
 import anyio
 import pytest
 from support.agents import write_agent, write_folder
+from support.patience import WAIT_S
 from support.tables import table
 from watchfiles import Change
 
@@ -26,7 +27,7 @@ from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.specs.library import AgentFiles
 from everturn_gateway.yaml_files import watching
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 POLL_MS = 100
 
 

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 from support.children import Children
+from support.patience import WAIT_S
 
 from everturn_actors.errors import ModelError, ModelRefusedError, ModelTransientError
 from everturn_actors.model import ModelRequest, ToolDefinition, UserMessage
@@ -31,7 +32,6 @@ from everturn_gateway.providers.local.provider import threads
 from everturn_gateway.providers.local.weights import SMOLLM2
 
 ENGINE = Path(__file__).parent.parent / "support" / "stub_engine"
-WAIT_S = 60
 
 
 def ignore(_piece: str) -> None:

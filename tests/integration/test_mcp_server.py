@@ -14,12 +14,13 @@ from mcp import Client, MCPError
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, TextResourceContents
 from support.gateway import HttpGateway, open_http_gateway
 from support.mcp_clients import ERAS, Heard, Person, open_mcp_client, said
+from support.patience import WAIT_S
 from support.shell_agents import results, running, shell_agent, until_asked
 from support.tables import table
 
 from everturn_actors.events import TurnFinished
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

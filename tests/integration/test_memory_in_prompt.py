@@ -15,6 +15,7 @@ import yaml
 from msgspec.structs import replace
 from support.files import files_with
 from support.gateway import HttpGateway, open_http_gateway, write_agent
+from support.patience import WAIT_S
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, NotesShown, Received
 from everturn_actors.model import (
@@ -31,7 +32,7 @@ from everturn_gateway.tools.memory.idle_conversations import IdleConversations
 
 ANA: Final = ConversationKey(channel="telegram", chat="1", agent="keeper")
 BOB: Final = replace(ANA, chat="2")
-DEADLINE_S: Final = 60
+DEADLINE_S: Final = WAIT_S
 
 
 def noting(*notes: tuple[str, str, str], forget: tuple[str, ...] = ()) -> Reply:

@@ -10,6 +10,7 @@ import anyio
 import openai
 from anyio.streams.buffered import BufferedByteReceiveStream
 from support.model_api import Answer, open_model_api, refused
+from support.patience import WAIT_S
 
 TESTS = Path(__file__).parent.parent
 
@@ -38,7 +39,7 @@ async def test_as_a_process_it_prints_its_address_and_serves() -> None:
         env={**os.environ, "PYTHONPATH": str(TESTS)},
     ) as process:
         assert process.stdout is not None
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             lines = BufferedByteReceiveStream(process.stdout)
             url = (await lines.receive_until(b"\n", 200)).decode()
         async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.delivering import Delivering, delivering
+from support.patience import WAIT_S
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import (
@@ -34,7 +35,6 @@ from everturn_actors.testing import (
     texts,
 )
 
-WAIT_S = 60  # for what takes milliseconds
 LONGEST_S = 75  # that anything here waits between two tries
 QUICK = 4  # tries that follow each other at once
 

@@ -13,6 +13,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 from support.agents import write_folder
 from support.model_api import Answer, open_model_api
+from support.patience import WAIT_S
 
 from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply
 from everturn_actors.service import TurnResult
@@ -21,7 +22,6 @@ from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.config.settings import load_config
 from everturn_gateway.providers.limits import ConcurrencyLimits
 
-WAIT_S = 60.0
 MANY = 300
 AGENT = """\
 apiVersion: duragent/v1alpha1

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.stores import FullDisk
 
 from everturn_actors.context.estimation.calibration import (
@@ -46,7 +47,6 @@ FACTS = ModelStatistics(
         said="no tools", observed_at=START, expires_at=START + timedelta(hours=48), times=2
     ),
 )
-WAIT_S = 60.0
 
 
 def names(folder: Path) -> list[str]:

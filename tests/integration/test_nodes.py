@@ -10,6 +10,7 @@ from uuid import uuid4
 import anyio
 import pytest
 from support.database import Server, needs_database
+from support.patience import WAIT_S
 from support.process import write_workspace
 
 from everturn_actors.cluster.ownership import LeaseOwnership
@@ -21,8 +22,6 @@ from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import Made
 
 pytestmark = needs_database
-
-WAIT_S = 30
 
 
 def node(folder: Path, name: str, url: str, schema: str, secret: str) -> Config:

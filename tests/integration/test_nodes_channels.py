@@ -13,6 +13,7 @@ import anyio.to_thread
 from support.answers import Answer
 from support.database import Server, needs_database
 from support.model_api import Received, open_model_api
+from support.patience import WAIT_S
 from support.talking import OPEN, write_talking
 from support.telegram_api import ANN, TOKEN, TelegramApi, open_telegram_api
 
@@ -96,7 +97,7 @@ async def test_each_chat_is_answered_once_whichever_node_has_its_conversation(
 
 async def _shared(gateway: Gateway) -> None:
     """Wait until each has a part of the sessions."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         while not all(each.partitions > 10 for each in gateway.nodes()):
             assert gateway.ownership is not None
             with anyio.move_on_after(0.1):

@@ -6,6 +6,7 @@ from functools import partial
 
 import anyio
 from support.nodes import BoardOwnership, open_cluster
+from support.patience import WAIT_S
 
 from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.ports import NullObserver, SessionSummary
@@ -27,7 +28,7 @@ async def test_what_another_node_does_is_told_to_whoever_looks() -> None:
         tasks.start_soon(partial(show_rows_of_others, changes, looker, ownership, it.clock))
         await anyio.wait_all_tasks_blocked()
         unseen = changes.version
-        with changes.looked_at(), anyio.fail_after(30):
+        with changes.looked_at(), anyio.fail_after(WAIT_S):
             await changes.wait(0)
             first = changes.since(0)
             await (await owner.submit(IncomingMessage(text="more", session_id=session_id))).result()

@@ -21,6 +21,7 @@ import orjson
 import pytest
 from support.agents import write_agent
 from support.in_process import running_here
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.model import ConversationKey, IncomingMessage
@@ -30,7 +31,6 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.http.schemas.agents import FaultBody
 from everturn_gateway.logs import SecretRegistry
 
-WAIT_S: Final = 60
 GOOD: Final = ConversationKey(channel="api", chat="one", agent="good")
 ADDED: Final = {
     "HEARTBEAT.md": "  heartbeat: {every: 1h, to: {channel: api, chat: one}}\n",

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from support.answers import Answer
 from support.model_api import open_model_api
+from support.patience import WAIT_S
 from support.provider_kinds import LOOK, LOOKED, OLLAMA, ignore, open_kind, request
 from support.tables import table
 
@@ -131,7 +132,7 @@ async def test_the_window_it_was_loaded_with_is_learnt() -> None:
             environ={}, models_dir=Path("none"), model_statistics=model_statistics
         ) as providers:
             await providers.make(model, Path("none")).complete(request(), ignore)
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 await model_statistics.observed.wait()
 
     assert input_window(model, model_statistics.of(model)) == 4096

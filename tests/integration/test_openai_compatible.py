@@ -25,6 +25,7 @@ from support.model_api import (
     server_error,
     unauthorized,
 )
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.errors import (
@@ -185,7 +186,7 @@ async def test_each_piece_is_handed_on_before_the_next_is_sent() -> None:
 
     async with open_model_api() as api, open_adapter(api.url) as adapter:
         api.script(Answer(pieces=("one ", "two"), hold={1: second}))
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await adapter.complete(request(), hear)
 
     assert said == ["one ", "two"]
@@ -268,7 +269,7 @@ async def test_a_whole_reply_does_not_wait_for_a_tail_that_never_comes(
     monkeypatch.setattr("everturn_gateway.providers.transport.streaming.TAIL_S", 0.1)
     async with open_model_api() as api, open_adapter(api.url) as adapter:
         api.script(Answer(text="a b", stall_after=3))  # after two words and the finish reason
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             reply = await adapter.complete(request(), ignore)
 
     assert (reply.text, reply.stop_reason, reply.usage) == ("a b", "stop", Usage())
@@ -375,7 +376,7 @@ async def test_what_is_packed_a_thousandfold_comes_in_pieces_of_bounded_size() -
         address = f"http://127.0.0.1:{port}"
         certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         session = HttpSession(address, certificates=certificates, proxy=None)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             async with session.request("GET", "/", headers={}, silence_s=30) as got:
                 await got.hand_on(take)
         await session.aclose()

@@ -10,6 +10,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 from support.conversing import asks, newest, results_of
 from support.job_runs import a_job
+from support.patience import WAIT_S
 from support.policies import Program, policy
 from support.tool_environments import tool_environment
 
@@ -58,7 +59,7 @@ def tools() -> dict[str, Tool]:
 
 async def say(test: TestService, text: str) -> TurnResult:
     """Say something and return how its turn came out."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         return await (await test.service.submit(IncomingMessage(text=text, key=KEY))).result()
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.patience import WAIT_S
 
 from everturn_actors.context.render import Renderer
 from everturn_actors.delivery.port import Outgoing
@@ -36,7 +37,6 @@ from everturn_actors.testing import (
 )
 
 SOON = ServiceSettings(passivate_after_s=0.001, leave_grace_s=0, drain_s=0)
-WAIT_S = 60
 LONG = "word " * 400
 
 Act: TypeAlias = Callable[[TestService], Awaitable[Any]]

@@ -16,10 +16,11 @@ import anyio.abc
 import httpx2
 from anyio.streams.text import TextReceiveStream
 from support.command import environment
+from support.patience import WAIT_S
 from support.process import EVERTURN
 from support.users import as_other, needs_root, run_as_other
 
-DEADLINE_S = 60.0
+DEADLINE_S = WAIT_S
 CANARY = "c4n4ry-7Q2x9Lm4"
 SEALED = """
 import os, sys

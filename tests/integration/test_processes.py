@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio import to_thread
+from support.patience import WAIT_S
 from support.processes import KEY, Gate, ProcessWorld, end_all, is_running, open_desk, until_gone
 
 from everturn_actors.errors import ToolFailedError
@@ -125,7 +126,7 @@ async def test_an_end_is_told_in_the_next_session_after_a_reset(place: Path) -> 
 
 async def _until_current(current: object, *, not_this: str) -> str:
     assert callable(current)
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         while True:
             found: str = await current(KEY)
             if found and found != not_this:
@@ -147,7 +148,7 @@ async def test_a_deleted_session_is_not_told_and_nothing_breaks(place: Path) -> 
 
 async def _until_told(world: ProcessWorld, handle: str) -> None:
     """Wait until the end of a process is settled, by a message or without one."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         while not world.table.find(KEY, handle).record.told:
             await anyio.lowlevel.checkpoint()
 
@@ -172,7 +173,7 @@ async def test_what_a_forgotten_session_started_is_killed_and_removed(place: Pat
         handle = await world.spawn("sleep 100")
         running = world.table.find(KEY, handle)
         await world.table.forget(world.session_id)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             await running.ended.wait()
             while world.table.of(KEY):
                 await anyio.lowlevel.checkpoint()
@@ -547,7 +548,7 @@ async def test_old_records_make_room_for_new_ones(
         for number in range(4):
             world.test.clock.advance(1)  # type: ignore[attr-defined]  # the manual one
             await world.wait_for(f"echo {number}")
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             while len(world.table.of(KEY)) > 2:
                 await anyio.lowlevel.checkpoint()
 

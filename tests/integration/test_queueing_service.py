@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.tables import table
 from support.tool_doubles import Deed, Rules
 
@@ -140,7 +141,7 @@ async def test_a_burst_that_was_over_before_it_was_on_disk_is_answered(
     monkeypatch.setattr(MemoryStore, "append", slowly)
     async with open_test_service(provider=ScriptedProvider("hello"), clock=clock) as test:
         said = await say(test, "hi")
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             assert (await said.result()).text == "hello"
 
 
@@ -438,7 +439,7 @@ async def test_a_repeat_of_a_message_that_was_dropped_ends_too() -> None:
         again = await say(test, "old", rules, key="k")
 
         assert again.duplicate
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             assert (await again.result()).outcome == "cancelled"
 
 
@@ -707,7 +708,7 @@ async def test_the_same_message_is_kept_once_also_after_a_restart() -> None:
         )
 
         assert again.duplicate
-        with anyio.fail_after(30), pytest.raises(InvalidInputError, match="no longer stored"):
+        with anyio.fail_after(WAIT_S), pytest.raises(InvalidInputError, match="no longer stored"):
             await again.result()  # no turn answers it, and nobody waits for one
 
 
@@ -825,7 +826,7 @@ async def test_the_same_message_is_known_across_a_reset() -> None:
         assert second.session_id != first.session_id
         assert (again.session_id, again.duplicate) == (second.session_id, True)
         assert not await aside(test, "beside", idempotency_key="k2")
-        with anyio.fail_after(30), pytest.raises(InvalidInputError, match="no longer stored"):
+        with anyio.fail_after(WAIT_S), pytest.raises(InvalidInputError, match="no longer stored"):
             await again.result()
         await test.service.reset(second.session_id)
         await say(test, "three", Queueing(), key="k4")

@@ -16,6 +16,7 @@ import httpx2
 import yaml
 from support.command import everturn
 from support.gateway import HttpGateway, open_http_gateway, write_agent
+from support.patience import WAIT_S
 from support.pictures import picture
 from support.stores import tree_marks
 from support.tables import table
@@ -27,7 +28,6 @@ from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.ports import Gateway
 
-WAIT_S = 60
 DAY_S = 86_400
 NOBODY = "20260101T000000000-00000000"
 

@@ -13,6 +13,7 @@ import anyio.abc
 import pytest
 from msgspec import structs
 from support.model_api import ModelApi, open_model_api, overflow
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics, learn, prior_statistics
@@ -30,7 +31,6 @@ from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.streaming import Connection
 
-WAIT_S = 60.0
 LISTING = "/v1/models"
 MODEL = ModelSpec(provider="openai", name="m")
 REQUEST = ModelRequest(model="m", system="", messages=(UserMessage(text="Hi"),))

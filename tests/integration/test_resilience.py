@@ -20,6 +20,7 @@ from support.model_api import (
     server_error,
     unauthorized,
 )
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.events import Event, TurnFinished
@@ -33,7 +34,6 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.usage import Tally, read_usage, total
 
 KEY = "sk-test-0123456789"
-WAIT_S = 60.0
 AGENT = """\
 apiVersion: duragent/v1alpha1
 kind: Agent

@@ -14,6 +14,7 @@ from openai.types.responses import FunctionToolParam, Response, ResponseInputIte
 from pydantic import BaseModel
 from support.gateway import open_http_gateway
 from support.openai_client import client_of
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.errors import ModelAuthError
@@ -156,7 +157,7 @@ async def test_a_response_in_the_background_is_fetched(tmp_path: Path) -> None:
         one = await client.responses.create(model="test", input="hi", background=True)
         waiting = await client.responses.retrieve(one.id)
         provider.release()
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             while (done := await client.responses.retrieve(one.id)).status == "in_progress":
                 await anyio.lowlevel.checkpoint()
         provider.hold()

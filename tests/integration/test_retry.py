@@ -14,6 +14,7 @@ from support.crashing import CrashingStore, Moment
 from support.delivering import delivering
 from support.gateway import open_http_gateway
 from support.model_api import open_model_api, unauthorized
+from support.patience import WAIT_S
 from support.stores import MemoryWorld
 from support.tables import table
 from support.tool_doubles import Deed, by_name
@@ -40,7 +41,6 @@ from everturn_actors.testing import (
     texts,
 )
 
-WAIT_S = 60  # for what takes milliseconds
 DOWN = ModelAuthError("the key was refused")
 
 

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from support.commands import lifeline, write_script
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.errors import ToolFailedError
@@ -16,13 +17,12 @@ from everturn_gateway.tools.shell import running
 from everturn_gateway.tools.shell.running import Finished, run_process
 
 _ENV = {"PATH": os.environ["PATH"]}
-_HANG_S = 60.0
 
 
 async def _bash(
-    folder: Path, command: str, *, timeout_s: float = _HANG_S, stdin: bytes = b""
+    folder: Path, command: str, *, timeout_s: float = WAIT_S, stdin: bytes = b""
 ) -> Finished:
-    with anyio.fail_after(_HANG_S + 10):
+    with anyio.fail_after(WAIT_S + 10):
         return await run_process(
             ["bash", "-c", "--", command],
             cwd=folder,
@@ -145,7 +145,7 @@ async def test_a_flood_is_read_slowly_from_some_size_on(
 ) -> None:
     """One runaway command must not take the processor of all conversations."""
     monkeypatch.setattr(running, "_FREE_BYTES", 1)
-    monkeypatch.setattr(running, "_FLOOD_PAUSE_S", _HANG_S)
+    monkeypatch.setattr(running, "_FLOOD_PAUSE_S", WAIT_S)
     done = await _bash(tmp_path, "yes", timeout_s=0.3)
 
     assert done.timed_out
@@ -157,7 +157,7 @@ async def test_what_is_printed_last_is_read_even_if_nobody_listened_then(
 ) -> None:
     """The last lines are those that say what went wrong."""
     monkeypatch.setattr(running, "_FREE_BYTES", 1)
-    monkeypatch.setattr(running, "_FLOOD_PAUSE_S", _HANG_S)
+    monkeypatch.setattr(running, "_FLOOD_PAUSE_S", WAIT_S)
     done = await _bash(tmp_path, "echo first; sleep 0.05; echo last")
 
     assert done.text == "first\nlast\n"
@@ -210,7 +210,7 @@ async def test_what_cannot_be_started_says_why(tmp_path: Path, argv: list[str], 
     write_script(tmp_path / "garbage", "nothing\n")
     write_script(tmp_path / "orphan", "#!/no/such/interpreter\n")
     with pytest.raises(ToolFailedError, match=why):
-        await run_process(argv, cwd=tmp_path, env=_ENV, timeout_s=_HANG_S, limit_bytes=100)
+        await run_process(argv, cwd=tmp_path, env=_ENV, timeout_s=WAIT_S, limit_bytes=100)
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:

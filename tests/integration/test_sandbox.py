@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from support.commands import BWRAP, PLAIN, make_site, needs_sandbox, write_script
+from support.patience import WAIT_S
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.environment import ToolEnvironment
@@ -25,8 +26,6 @@ from everturn_gateway.tools.shell.confinement.sandbox import (
     confine,
     sandbox_fault,
 )
-
-_HANG_S = 60
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def _run(
         env=command_environ(environment, sandbox.HOME),
         capture_output=True,
         text=True,
-        timeout=_HANG_S,
+        timeout=WAIT_S,
         check=False,
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from support.commands import BWRAP, make_site, needs_sandbox
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_gateway.tools.environment import ToolEnvironment
@@ -21,7 +22,6 @@ from everturn_gateway.tools.shell.confinement.filters import MACHINES, call_filt
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, command_line
 
 pytestmark = needs_sandbox
-_HANG_S = 60
 _filtered = pytest.mark.skipif(
     platform.machine() not in MACHINES, reason="there is no filter for this processor"
 )
@@ -42,7 +42,7 @@ def _run(environment: ToolEnvironment, command: str, confinement: Confinement = 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=_HANG_S,
+        timeout=WAIT_S,
         check=False,
     )
     return done.stdout

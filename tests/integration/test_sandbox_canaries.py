@@ -19,6 +19,7 @@ from typing import Self
 import pytest
 from msgspec.structs import replace
 from support.commands import BWRAP, make_site, needs_sandbox
+from support.patience import WAIT_S
 
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import sandbox
@@ -27,7 +28,6 @@ from everturn_gateway.tools.shell.confinement.sandbox import Confinement, comman
 
 pytestmark = needs_sandbox
 
-_HANG_S = 60
 _HOMES = (
     *(".ssh/id_ed25519", ".codex/auth.json", ".claude/.credentials.json", ".claude.json"),
     *(".aws/credentials", ".netrc", ".bash_history", ".gitconfig", ".config/gh/hosts.yml"),
@@ -239,7 +239,7 @@ def _printed(world: _World, command: str, confinement: Confinement = BWRAP) -> b
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=_HANG_S,
+        timeout=WAIT_S,
         check=False,
     )
     return done.stdout

@@ -16,6 +16,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.commands import BWRAP, lifeline, make_site, needs_sandbox, run_tool
+from support.patience import WAIT_S
 
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import Confinement
@@ -26,7 +27,6 @@ from everturn_gateway.tools.shell.confinement.sandbox import Limits, command_lin
 
 pytestmark = needs_sandbox
 
-_HANG_S = 60.0
 _TREE = "f() { if [ $1 -gt 0 ]; then f $(($1-1)) & f $(($1-1)) & fi; wait; sleep 60; }; "
 "`f N` starts 2^(N+1) shells, each of which stays: 1,024 for 9."
 
@@ -42,7 +42,7 @@ def _run(environment: ToolEnvironment, command: str, confinement: Confinement) -
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=_HANG_S,
+        timeout=WAIT_S,
         check=False,
     )
     return done.returncode, done.stdout
@@ -199,7 +199,7 @@ def test_a_warden_that_cannot_look_inside_runs_nothing(tmp_path: Path) -> None:
         ["python3", "-I", "-S", warden.__file__, order, str(program)],  # noqa: S607
         capture_output=True,
         text=True,
-        timeout=_HANG_S,
+        timeout=WAIT_S,
         check=False,
     )
 

@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 from support.command import everturn, write_agent
 from support.commands import BWRAP, make_site, needs_sandbox, write_script
+from support.patience import WAIT_S
 
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import unseen_places
@@ -22,7 +23,6 @@ from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, command_line
 
 pytestmark = needs_sandbox
-_HANG_S = 60
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def _run(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_HANG_S,
+        timeout=WAIT_S,
         check=False,
     )
 
@@ -100,7 +100,7 @@ def test_a_virtual_environment_on_the_path_works(folder: Path) -> None:
     """The gateway itself is installed into one, often in a home; so are an agent's packages."""
     venv = folder / "venv"
     subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=_HANG_S
+        [sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=WAIT_S
     )
     (next(venv.glob("lib/python3*/site-packages")) / "mine.py").write_text("print('mine')")
     (venv / "notes.txt").write_text("private")

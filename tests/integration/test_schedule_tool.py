@@ -10,6 +10,7 @@ import anyio
 import yaml
 from msgspec.structs import replace
 from support.conversing import asks
+from support.patience import WAIT_S
 from support.ticking import CHAT, Live, World, at
 from support.tool_environments import tool_environment
 
@@ -33,7 +34,7 @@ from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes.table import open_processes
 from everturn_gateway.tools.scheduling.tool import ScheduleTool
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 
 
 class Cut:

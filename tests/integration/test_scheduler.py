@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.tables import table
 from support.ticking import CHAT, WallClock, World, at, refusal
 
@@ -800,7 +801,7 @@ async def test_tasks_that_wait_for_people_do_not_hold_up_those_of_others(tmp_pat
         assert len(world.provider.requests) == RUNNING_TASKS
         await live.clock.until_sleeping(60)
         live.clock.advance(60)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await world.provider.until_called(RUNNING_TASKS + 1)
 
 

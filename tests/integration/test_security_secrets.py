@@ -21,12 +21,13 @@ from support.answers import Answer
 from support.command import environment
 from support.gateway import server_events
 from support.model_api import ModelApi, Received, open_model_api
+from support.patience import WAIT_S
 from support.plugins import PRELUDE
 from support.process import EVERTURN
 
 from everturn_actors.model import ToolCall
 
-DEADLINE_S = 60.0
+DEADLINE_S = WAIT_S
 OK = 200
 CANARY = "c4n4ry"
 SECRETS = {

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from aiogram.methods import GetMe
 from aiohttp import web
+from support.patience import WAIT_S
 
 from everturn_actors.testing import ManualClock
 from everturn_channels.errors import ConnectionLostError, NotSentError
@@ -42,7 +43,7 @@ async def line_to(
         async with open_line(
             token=TOKEN, api_base=base, proxy="", clock=clock, where="here"
         ) as line:
-            with anyio.fail_after(60):
+            with anyio.fail_after(WAIT_S):
                 yield line, clock
     finally:
         await runner.cleanup()

@@ -9,6 +9,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 from msgspec import structs
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.errors import (
@@ -873,21 +874,21 @@ async def test_a_failure_in_the_middle_of_a_turn_reaches_whoever_waits() -> None
 
 async def until(condition) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
     """Wait until `condition()` holds, giving way to everything else."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         while not condition():
             await anyio.wait_all_tasks_blocked()
 
 
 async def until_status(test: TestService, session_id: str, status: str) -> None:
     """Wait until a session has a status."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         while (await test.service.view(session_id)).status != status:
             await anyio.wait_all_tasks_blocked()
 
 
 async def until_passive(test: TestService) -> None:
     """Wait until no session is marked awake."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         while await test.store.active():
             await anyio.wait_all_tasks_blocked()
 
@@ -895,7 +896,7 @@ async def until_passive(test: TestService) -> None:
 async def finished(test: TestService, session_id: str, turns: int = 1) -> list[Event]:
     """Wait until so many turns are finished in a session's log; return its events."""
     events: list[Event] = []
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async for update in test.service.watch(session_id, after=0):
             if isinstance(update, Event):
                 events.append(update)

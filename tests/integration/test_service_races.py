@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.patience import WAIT_S
 
 from everturn_actors.errors import (
     CorruptJournalError,
@@ -32,7 +33,6 @@ from everturn_actors.testing import (
     open_test_service,
 )
 
-WAIT_S = 60
 SOON_TURNS_OF_THE_LOOP = 20  # enough for whatever was woken or cancelled to notice it
 
 
@@ -194,7 +194,7 @@ async def test_a_cancel_that_meets_a_pause_closes_the_turn() -> None:
         async def cancel() -> None:
             cancelled.append(await test.service.cancel(first.session_id))
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(test.service.submit, IncomingMessage(text="two", key=test.key()))
                 await writing.wait()
@@ -283,14 +283,14 @@ async def test_a_message_that_is_still_answered_is_not_taken_for_a_forgotten_one
         await first.leave()
         await clock.until_sleeping(0)
         clock.advance(0)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             while (await test.service.view(first.session_id)).status != "paused":
                 await soon()
         await soon()
         assert await test.service.history(first.session_id, after=0, limit=9) == ()
         again = await test.service.submit(hello)
         test.provider.release()
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             result = await again.result()
 
         assert (again.duplicate, again.seq) == (True, first.seq)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn.testing._histories import moment, replay
@@ -53,7 +54,7 @@ async def idle(store: FileStore, agent: str = "a", before: datetime = LONG_AFTER
 
 async def until_indexed(store: FileStore, agent: str, ids: Sequence[str]) -> None:
     """Return when the index knows what there is to know of these."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         while sorted(await idle(store, agent)) != sorted(ids):  # noqa: ASYNC110 - it tells nobody
             await anyio.sleep(0.01)
 

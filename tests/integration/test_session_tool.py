@@ -18,6 +18,7 @@ from support.conversing import (
     say,
     sessions_in,
 )
+from support.patience import WAIT_S
 from support.tables import table
 from support.tool_environments import call_tool, tool_context, tool_environment
 
@@ -307,10 +308,10 @@ async def test_it_is_sent_once_whatever_happens_between() -> None:
         with suppress(BaseExceptionGroup):  # what a service says whose disk is gone
             async with open_agents(config, opened(send_to=("telegram:200",)), disk=disk) as test:
                 disk.lose_power_at_append(nth=append)
-                with suppress(CoreError), anyio.fail_after(30):
+                with suppress(CoreError), anyio.fail_after(WAIT_S):
                     await (await test.service.submit(inbound)).result()
         async with open_agents(config, opened(send_to=("telegram:200",)), disk=disk) as test:
-            with anyio.fail_after(30):
+            with anyio.fail_after(WAIT_S):
                 result = await (await test.service.submit(inbound)).result()
             events = await log_of(test, await test.service.conversations.current(THERE))
 
@@ -416,7 +417,7 @@ async def test_conversations_cannot_keep_each_other_talking_for_ever() -> None:
     async with open_agents(config, opened(send_to=("telegram:*",))) as test:
         await test.service.conversations.create(THERE)
         first = await say(test, "go", key=HERE)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             while len(await results_of(test, first.session_id)) < 2:
                 await anyio.lowlevel.checkpoint()
         last = (await results_of(test, first.session_id))[-1]

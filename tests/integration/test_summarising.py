@@ -7,6 +7,7 @@ from collections.abc import Callable
 import anyio
 from msgspec.structs import replace
 from support.conversations import simple_turn
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.context.estimation.estimates import message_units, prompt_units
@@ -47,7 +48,7 @@ TASK = SummaryTask(
     turns=tuple(simple_turn(number, text="word " * 200) for number in range(3, 30)),
     previous=Summary(last_turn=2, messages=7, text="What came before."),
 )
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 
 
 class Caller:

@@ -17,6 +17,7 @@ from support.agents import write_folder
 from support.delivering import Dictated, delivering
 from support.gateway import open_http_gateway
 from support.in_process import running_here
+from support.patience import WAIT_S
 from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.ticking import World, at
 
@@ -40,7 +41,6 @@ from everturn_gateway.specs import AgentLibrary
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.usage import UsageLedger
 
-WAIT_S = 60
 KEY = ConversationKey(channel="api", chat="one", agent="helper")
 AGENT = """\
 apiVersion: duragent/v1alpha1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.tables import table
 from support.tool_doubles import Deed
 
@@ -20,7 +21,6 @@ from everturn_actors.testing import (
     open_test_service,
 )
 
-WAIT_S = 60  # for what takes milliseconds
 OWN = Queueing(joins="own")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.stores import FullDisk
 from support.tables import table
 
@@ -44,7 +45,6 @@ ONE = Tally(
 )
 MODEL = "openai/gpt-5"
 TODAY = date(2026, 1, 2)  # of a ManualClock
-WAIT_S = 60.0
 
 
 def add(to: UsageLedger, agent: str = "a", model: str = MODEL) -> None:

@@ -12,6 +12,7 @@ from typing import cast
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.tables import table
 from support.tool_environments import call_tool, tool_context, tool_environment
 from support.web_server import (
@@ -414,7 +415,7 @@ async def test_a_page_without_end_is_cut_off_and_told(monkeypatch: pytest.Monkey
     async with open_web_server() as web:
         web.routes["/"] = endless
         got = await fetch(f"{web.url}/")
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             await web.left.wait()
 
         assert "Note: only the first 256 KiB of it were read" in got.text
@@ -499,7 +500,7 @@ async def test_a_cancelled_fetch_hangs_up_at_once() -> None:
     """`/stop` has to work within a second."""
     async with open_web_server() as web:
         web.routes["/"] = stall
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(fetch, f"{web.url}/")
                 await web.until_asked()
@@ -541,7 +542,7 @@ async def test_a_page_made_to_break_parsers_is_answered(body: str) -> None:
     """Whatever it does to the converter, the gateway and its conversations live on."""
     async with open_web_server() as web:
         web.routes["/"] = page(f"<p>hello</p>{body}".encode())
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             got = await fetch(f"{web.url}/")
 
         assert "hello" in got.text or "could not be" in got.text
@@ -628,7 +629,7 @@ async def test_a_cancelled_conversion_leaves_no_process(
     """
     await anyio.Path(path).write_text(textwrap.dedent(program))
     monkeypatch.setattr(converting, "_PROGRAM", path)
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(converting.convert, ORDER, b"", {})
             while not (text := await _read(started)).endswith("."):

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.search_servers import KEY, as_json, brave, searxng, tavily
 from support.tables import table
 from support.tool_environments import call_tool, tool_environment
@@ -231,7 +232,7 @@ async def test_a_cancelled_search_hangs_up_at_once() -> None:
     """`/stop` has to work within a second."""
     async with open_web_server() as web:
         web.routes["/search"] = stall
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(search, searcher(web, "tavily"))
                 await web.until_asked()

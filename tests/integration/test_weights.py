@@ -12,6 +12,7 @@ import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 from support.children import Children
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_gateway.providers import WeightsError
@@ -165,7 +166,7 @@ async def test_a_pull_that_is_interrupted_leaves_nothing(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(fetch)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             await arriving.wait()
         tasks.cancel_scope.cancel()
 

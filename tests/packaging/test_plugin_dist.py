@@ -15,6 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from support import plugin_dist
 from support.command import everturn
+from support.patience import WAIT_S
 from support.plugin_packages import put_package
 from support.process import gateway_process
 
@@ -33,7 +34,7 @@ server: {port: 0}
 channels: {mailbox: {folder: post, seal: swordfish}}
 providers: {echo: {greeting: Heard, seal: swordfish-2}}
 """
-DEADLINE_S = 60.0
+DEADLINE_S = WAIT_S
 PACKAGE = "everturn-example-plugins 1.0"
 
 

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.gateway import HttpGateway, open_http_gateway
 from support.mutations import as_json, mutated, torn
+from support.patience import WAIT_S
 from support.pictures import body_of, picture
 
-WAIT_S: Final = 60.0
 SOON_S: Final = 0.1  # an answer that does not come by then is not looked at
 LAST: Final = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 AGENT: Final = {"model": "test", "stream": False}

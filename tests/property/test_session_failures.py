@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.faulty_store import FaultyStore, Method, disk_full, open_faulty_store
+from support.patience import WAIT_S
 
 from everturn_actors.errors import (
     ActorStoppedError,
@@ -24,7 +25,6 @@ from everturn_actors.model import IncomingMessage
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import TestService, open_test_service
 
-WAIT_S = 60  # for what takes milliseconds
 QUICK = ServiceSettings(leave_grace_s=0, drain_s=0)
 
 Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from support.context_policies import POLICIES
 from support.crashing import CrashingStore, Moment, check_calls, check_log, check_request
 from support.examples import examples
+from support.patience import WAIT_S
 from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Rules
 
@@ -63,7 +64,6 @@ from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 T = TypeVar("T")
 
-WAIT_S = 60  # for what takes milliseconds
 QUIET = 40  # rounds of the loop in which nothing touches the disk
 CAPABILITIES = {
     "read": ToolCapabilities(read_only=True),

@@ -18,9 +18,10 @@ import anyio.abc
 import anyio.to_thread
 import pexpect
 from pexpect.fdpexpect import fdspawn
+from support.patience import WAIT_S
 from support.warm_start import open_everturn
 
-DEADLINE_S = 60.0  # a machine that runs other things as well needs its time
+DEADLINE_S = WAIT_S  # a machine that runs other things as well needs its time
 NOWHERE = "/nonexistent/everturn"  # what whoever runs the tests has set up is not found
 _HAND_S = 0.05  # before each key: who types at once may be faster than what is asked
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>()][0-9A-Z]?)")

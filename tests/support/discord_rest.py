@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 from aiohttp import web
 from support.discord_world import FORUM, Payload, World
+from support.patience import WAIT_S
 
 TOKEN = "MTIzNDU2Nzg5.Gtest.not-a-real-one"
 CONTENT_FLAG = 1 << 18
@@ -72,7 +73,7 @@ class Hold:
 
     async def wait(self) -> None:
         """Wait until it came."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             await self.reached.wait()
 
 

@@ -24,6 +24,7 @@ import anyio.to_thread
 import httpx2
 from support.feeding_adapter import FeedingAdapter
 from support.inbound_events import ANN
+from support.patience import WAIT_S
 from support.scripted_adapter import capabilities
 
 from everturn_actors.events import Discarded, Received, Steered, TurnFinished, TurnStarted
@@ -48,7 +49,6 @@ from everturn_gateway.tools.mcp import connection
 from everturn_gateway.tools.mcp.listing import Listing, RemoteDefinition
 from everturn_gateway.tools.mcp.results import Answer
 
-WAIT_S = 60  # for what takes milliseconds, or a few pauses
 NUMBERS = count(1)
 ABLE = capabilities(chunk_units=4000, typing_s=4)
 RATE = 50  # seconds of the gateway's clock in one second

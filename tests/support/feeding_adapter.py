@@ -13,6 +13,7 @@ import anyio
 from msgspec.structs import replace
 from support.fixed_models import fixed_models, named_model, set_no_model
 from support.inbound_events import ANN, DM, GROUP
+from support.patience import WAIT_S
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 
 from everturn_actors.delivery.port import DeliveryPort
@@ -59,7 +60,6 @@ from everturn_channels.settings import (
 
 SaveFile: TypeAlias = Callable[[str, str, bytes], Awaitable[str | None]]
 
-WAIT_S = 60  # for what takes milliseconds
 
 AT_ONCE = QueueRules(debounce_s=0)
 OPEN = AccessRules(

@@ -40,6 +40,7 @@ from support.full_world import (
     Writer,
     adapter_to,
 )
+from support.patience import WAIT_S
 from support.processes import TrustedConfinement
 from support.ticking import Shelf
 
@@ -68,7 +69,6 @@ from everturn_gateway.tools.processes.table import open_processes
 from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.processes.tool import BackgroundProcess
 
-WAIT_S = 60  # for what takes milliseconds
 QUIET = 30  # rounds of the loop in which nothing touches a disk
 REST_S = 300.0
 RESTS = 6  # waits of five minutes; what is pending takes one or two of them

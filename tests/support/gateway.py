@@ -16,6 +16,7 @@ import httpx2
 import orjson
 import yaml
 from anyio.abc import SocketStream, TaskGroup
+from support.patience import WAIT_S
 from support.remembered_routes import remember_routes
 
 from everturn_actors.cluster.leases import Share
@@ -89,7 +90,7 @@ remember_routes()  # of all gateways in this process, whoever opens them
 
 # Reading the machine's certificates takes 80 ms a client, and nothing here uses TLS.
 _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-DEADLINE_S = 60  # of one test's talk with its gateway
+DEADLINE_S = WAIT_S  # of one test's talk with its gateway
 
 
 @dataclass(slots=True, kw_only=True)

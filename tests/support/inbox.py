@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import anyio.lowlevel
+from support.patience import WAIT_S
 
 from everturn_channels.adapter import Adapter, ChatRef, Command, InboundEvent, InboundHandler
 from everturn_channels.command_registry import CommandSpec, commands_for
 from everturn_channels.errors import NotNowError
 
-_WAIT_S = 60.0  # for what has to happen soon
 _MOMENT_S = 0.01  # instead of every longer wait
 
 
@@ -127,7 +127,7 @@ class Inbox:
 
     async def until(self, is_so: Callable[[], object]) -> None:
         """Wait until something is so, looked at whenever something came."""
-        with anyio.fail_after(_WAIT_S):
+        with anyio.fail_after(WAIT_S):
             while not is_so():
                 self._changed = anyio.Event()
                 await self._changed.wait()

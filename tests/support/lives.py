@@ -20,6 +20,7 @@ import pytest
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 from support.crashing import CrashingStore, Moment, ProcessEndedError
+from support.patience import WAIT_S
 from support.ticking import Live, Postbox, WallClock, World, at, refusal
 
 from everturn_actors.journal.memory import open_memory_store
@@ -36,7 +37,6 @@ from everturn_gateway.scheduler.scheduler import Scheduler
 
 T = TypeVar("T")
 
-WAIT_S = 60  # for what takes milliseconds
 QUIET = 40  # rounds of the loop in which nothing touches a disk
 
 

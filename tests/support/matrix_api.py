@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 import anyio
 from aiohttp import web
+from support.patience import WAIT_S
 
 from everturn_gateway.clock import SystemClock
 
@@ -30,7 +31,6 @@ NAME: Final = "everturn.test"
 EVENT_MAX_BYTES: Final = 65_536
 STARTED_MS: Final = int(SystemClock().now().timestamp() * 1000)
 "The homeserver's clock, which moves a little for each event. Gateways pass over old messages."
-_WAIT_S: Final = 60.0  # for what has to happen soon
 
 
 class MatrixError(Exception):
@@ -162,7 +162,7 @@ class MatrixApi:
 
     async def until(self, is_so: Callable[[], object]) -> None:
         """Wait until something is so, looked at whenever something changed."""
-        with anyio.fail_after(_WAIT_S):
+        with anyio.fail_after(WAIT_S):
             while not is_so():
                 await self._moved.wait()
 

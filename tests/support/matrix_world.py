@@ -13,6 +13,7 @@ from support.inbox import QuickClock
 from support.matrix_api import MatrixApi
 from support.matrix_people import Person
 from support.matrix_routes import open_matrix_api
+from support.patience import WAIT_S
 
 from everturn.testing import RecordingHandler
 from everturn_channels.adapter import Message
@@ -56,7 +57,7 @@ class World:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(served.serve, self.handler)
             await self.handler.until(lambda: self.handler.account and self.handler.cursor("sync"))
-            with anyio.fail_after(20):
+            with anyio.fail_after(WAIT_S):
                 yield served
             tasks.cancel_scope.cancel()
 

@@ -28,9 +28,10 @@ from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from support.mcp_server import App, Receive, Scope, Send, Service, make_server, open_http
+from support.patience import WAIT_S
 
 LASTS_S = 3600
-DEADLINE_S = 60  # of an answer, on a machine that does other things as well
+DEADLINE_S = WAIT_S  # of an answer, on a machine that does other things as well
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import psutil
 import pytest
+from support.patience import WAIT_S
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -35,7 +36,7 @@ from everturn_gateway.tools.mcp import (
 )
 from everturn_gateway.tools.mcp.connection import Connection
 
-DEADLINE_S = 60.0  # for what has to happen; a machine that runs other things needs its time
+DEADLINE_S = WAIT_S  # for what has to happen; a machine that runs other things needs its time
 _SUPPORT = Path(__file__).parent
 
 

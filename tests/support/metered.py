@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import anyio
 from prometheus_client.parser import text_string_to_metric_families
+from support.patience import WAIT_S
 from support.scripted_adapter import ScriptedAdapter
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
@@ -31,8 +32,6 @@ from everturn_gateway.telemetry.tracing import Tracer
 from everturn_gateway.tools.policy import GuardedTool, Policy
 from everturn_gateway.tools.policy.guarding import Beside
 from everturn_gateway.usage import DailyLimit
-
-WAIT_S = 60  # for what takes milliseconds
 
 
 class Scrape:

@@ -31,6 +31,7 @@ import anyio.abc
 import orjson
 from support import completions_format, messages_format, ollama_format, responses_format
 from support.answers import Answer
+from support.patience import WAIT_S
 
 __all__ = [
     "Answer",
@@ -56,7 +57,6 @@ _COUNTING: Mapping[str, Mapping[str, object]] = {
     ":countTokens": {"totalTokens": 0},
 }
 _PASSED_ON = ("/embeddings", "/audio/speech", "/audio/transcriptions")
-_WAIT_S = 60.0  # how long a test waits for something that must happen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class ModelApi:
 
     async def received(self, count: int) -> Received:
         """Wait until `count` requests have come since it was opened; return the newest."""
-        with anyio.fail_after(_WAIT_S):
+        with anyio.fail_after(WAIT_S):
             while self.count < count:
                 await self._news.wait()
         return self.requests[-1]

@@ -24,6 +24,7 @@ from support.fixed_models import fixed_models, named_model, set_no_model
 from support.inbox import QuickClock
 from support.mutations import as_json
 from support.odd_events import WORLD
+from support.patience import WAIT_S
 from support.plugins import write_plugin
 from support.telegram_api import ANN, BOT, TOKEN, TelegramApi, open_telegram_api
 
@@ -44,7 +45,6 @@ from everturn_channels.runner import run_channel
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_channels.telegram.adapter import TelegramAdapter
 
-WAIT_S = 60.0  # for what takes milliseconds
 _LOOK_S = 0.005
 
 Odd: TypeAlias = tuple[str, Any]

@@ -20,10 +20,11 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from support.database import Server
+from support.patience import WAIT_S
 from support.ports import free_port
 from support.process import AGENT, GatewayProcess, gateway_process
 
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = WAIT_S
 "How long a person tries one message, at one node after the other."
 _SECRET: Final = "a secret of all the nodes"
 

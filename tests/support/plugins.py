@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import anyio
+from support.patience import WAIT_S
 
 from everturn_actors.ports import Clock
 from everturn_actors.testing import ManualClock
@@ -18,7 +19,7 @@ from everturn_channels.errors import ChannelError
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
 from everturn_channels.plugin.process import Program
 
-PATIENCE_S = 60.0  # for a process on a busy machine
+PATIENCE_S = WAIT_S  # for a process on a busy machine
 PRELUDE = """\
 import json, os, sys
 

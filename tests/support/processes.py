@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import psutil
 from anyio import to_thread
+from support.patience import WAIT_S
 
 from everturn_actors.events import Received
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
@@ -29,7 +30,7 @@ from everturn_gateway.tools.processes.table import ProcessTable, open_processes
 from everturn_gateway.tools.processes.tool import BackgroundProcess
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 
-DEADLINE_S = 60.0  # of anything that has to happen; all of it takes milliseconds
+DEADLINE_S = WAIT_S  # of anything that has to happen; all of it takes milliseconds
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.patience import WAIT_S
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.run_logs.files import RunLogs
-
-WAIT_S = 60  # for what takes milliseconds
 
 
 async def opened(folder: Path) -> RunLogs:

@@ -12,12 +12,13 @@ from typing import Any
 import anyio
 import yaml
 from support.gateway import HttpGateway, open_http_gateway, write_agent
+from support.patience import WAIT_S
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
 from everturn_actors.model import Reply, ToolCall
 from everturn_gateway.config.settings import ServerConfig
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 
 
 def running(command: str, call_id: str = "c1") -> Reply:

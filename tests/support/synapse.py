@@ -18,6 +18,7 @@ from typing import Any, Final
 import aiohttp
 import anyio
 from anyio import to_thread
+from support.patience import WAIT_S
 
 PYTHON: Final = Path(__file__).parents[2] / ".venv-synapse" / "bin" / "python"
 NAME: Final = "everturn.test"
@@ -96,7 +97,7 @@ class Synapse:
             self._has_keys = True
         self._process = await to_thread.run_sync(self._started, command)
         async with aiohttp.ClientSession() as session:
-            with anyio.fail_after(60):
+            with anyio.fail_after(WAIT_S):
                 while True:
                     with suppress(aiohttp.ClientError):
                         async with session.get(f"{self.url}/_matrix/client/versions") as answer:

@@ -17,13 +17,14 @@ import httpx2
 from support.answers import Answer
 from support.discord_api import DiscordApi
 from support.model_api import Received
+from support.patience import WAIT_S
 from support.process import GatewayProcess
 from support.telegram_api import Call, Json, TelegramApi
 
 from everturn_actors.model import ToolCall
 from everturn_gateway.clock import SystemClock
 
-DEADLINE_S = 60.0
+DEADLINE_S = WAIT_S
 ANN, BOB = 1001, 1002
 GROUP = -5005
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from aiohttp import web
+from support.patience import WAIT_S
 from support.ports import free_port
 
 from everturn_gateway.clock import SystemClock
@@ -33,7 +34,6 @@ BOT_ID: Final = 4242424242
 ANN: Final = 1001
 TEXT_UNITS, CAPTION_UNITS, ANSWER_UNITS = 4096, 1024, 200
 FILE_BYTES: Final = 20 * 1024 * 1024
-_WAIT_S: Final = 60.0  # for what has to happen soon
 STARTED_S: Final = int(SystemClock().now().timestamp())
 "The platform's clock, which moves a second for each message. Gateways pass over old messages."
 
@@ -87,7 +87,7 @@ class Hold:
 
     async def wait(self) -> None:
         """Wait until it came."""
-        with anyio.fail_after(_WAIT_S):
+        with anyio.fail_after(WAIT_S):
             await self.reached.wait()
 
 
@@ -253,7 +253,7 @@ class TelegramApi:
 
     async def until(self, is_so: Callable[[], object]) -> None:
         """Wait until something is so, looked at after each request and each update."""
-        with anyio.fail_after(_WAIT_S):
+        with anyio.fail_after(WAIT_S):
             while not is_so():
                 self._changed = anyio.Event()
                 await self._changed.wait()

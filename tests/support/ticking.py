@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import yaml
+from support.patience import WAIT_S
 
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import ModelRefusedError
@@ -162,7 +163,7 @@ class Live:
 
     async def until(self, job_id: str, holds: Callable[[JobView], bool]) -> JobView:
         """Wait until something is true of a job."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             while not holds(view := self.scheduler.job(job_id)):
                 await self.scheduler.until_news(job_id)
         return view

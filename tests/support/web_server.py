@@ -33,8 +33,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from cryptography.x509.oid import NameOID
+from support.patience import WAIT_S
 
-_WAIT_S = 60.0  # how long a test waits for something that must happen
 _ENDLESS_BYTES = 64 * 1024 * 1024  # an endless answer ends here, should nobody cut it off
 
 
@@ -77,7 +77,7 @@ class WebServer:
 
     async def until_asked(self, times: int = 1) -> None:
         """Wait until so many requests have come."""
-        with anyio.fail_after(_WAIT_S):
+        with anyio.fail_after(WAIT_S):
             while len(self.asked) < times:
                 self._news = anyio.Event()
                 await self._news.wait()

@@ -7,14 +7,13 @@ from dataclasses import replace
 import anyio
 import anyio.lowlevel
 import pytest
+from support.patience import WAIT_S
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.model import ModelRequest, UserMessage
 from everturn_actors.testing import ScriptedProvider
 from everturn_actors.turn.call_status import listening
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad
-
-WAIT_S = 60.0
 
 
 def request(text: str) -> ModelRequest:

@@ -8,6 +8,7 @@ from typing import get_args
 
 import anyio
 from msgspec.structs import replace
+from support.patience import WAIT_S
 from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.tables import table
 
@@ -207,7 +208,7 @@ async def test_who_waited_for_a_place_waits_for_quiet_too() -> None:
         await limiter.acquire()
         taken.append("taken")
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
@@ -226,7 +227,7 @@ async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
     clock = ManualClock()
     for jitter, failures, expected_s in ((0.0, 1, 1), (0.0, 4, 8), (0.0, 99, 60), (1.0, 99, 30)):
         limiter = RateLimiter(clock, lambda jitter=jitter: jitter)  # type: ignore[misc]
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(limiter.back_off, failures)
                 await clock.until_sleeping(expected_s)
@@ -238,7 +239,7 @@ async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
     """What could not be sent in an outage need not wait another minute after it."""
     clock = ManualClock()
     limiter = RateLimiter(clock, lambda: 0.0)
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(limiter.back_off, 99)
             tasks.start_soon(limiter.back_off, 1)
@@ -253,7 +254,7 @@ async def test_a_word_of_the_platform_ends_the_waits_that_listen_for_it() -> Non
     """What failed in an outage need not wait longer than the outage."""
     clock = ManualClock()
     limiter = RateLimiter(clock, lambda: 0.0)
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(limiter.wait, 1_000, or_heard=True))
             tasks.start_soon(limiter.wait, 10)

@@ -8,12 +8,13 @@ from typing import TypeAlias
 import anyio
 import orjson
 from starlette.types import Message
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_gateway.http import sse
 from everturn_gateway.http.waiting import OpenWaits
 
-DEADLINE_S = 60
+DEADLINE_S = WAIT_S
 Source: TypeAlias = Callable[[sse.WriteNow], AsyncGenerator[bytes]]
 
 

@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 from starlette.requests import Request
 from starlette.types import Message
+from support.patience import WAIT_S
 
 from everturn_actors.errors import CoreError, UnknownSessionError
 from everturn_gateway.http.waiting import DEPARTURE, ClientLeftError, Departure, while_connected
@@ -56,7 +57,7 @@ async def test_work_ends_with_its_client(client: Client) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leave)
-        with anyio.fail_after(60), pytest.raises(ClientLeftError):
+        with anyio.fail_after(WAIT_S), pytest.raises(ClientLeftError):
             await while_connected(client.request, work)
 
     assert was_ended
@@ -65,7 +66,7 @@ async def test_work_ends_with_its_client(client: Client) -> None:
 async def test_nothing_is_waited_for_where_the_client_has_left_before(client: Client) -> None:
     """It may leave while its message is written down."""
     client.leave()
-    with anyio.fail_after(60), pytest.raises(ClientLeftError):
+    with anyio.fail_after(WAIT_S), pytest.raises(ClientLeftError):
         await while_connected(client.request, anyio.sleep_forever)
 
 
@@ -81,7 +82,7 @@ async def test_a_client_that_stays_gets_what_came_of_it(client: Client) -> None:
         raise UnknownSessionError(session_id)
 
     request = client.request
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         assert await while_connected(request, work) == 7
         with pytest.raises(CoreError, match="s1"):
             await while_connected(request, failing)

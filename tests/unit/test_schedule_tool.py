@@ -13,6 +13,7 @@ import anyio
 import pytest
 from msgspec import structs
 from support.agents import MINIMAL, write_folder
+from support.patience import WAIT_S
 from support.policies import call, policy, step
 from support.policies import context as plain_context
 from support.scheduling import PaperScheduler, talk, utc
@@ -75,7 +76,7 @@ class Talk:
         """Make a call, as the loop does."""
         made = ToolCall(call_id=call_id, name="schedule", arguments=json.dumps(arguments))
         context = structs.replace(plain_context(said), key=key)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             output = await self.tool.run(made, context)
         return output if isinstance(output, ToolOutput) else ToolOutput(text=output)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 
 from everturn_gateway.commands.serving.supervision import READY, STOPPING, ServiceManager
 
@@ -73,7 +74,7 @@ async def test_it_says_that_it_lives_twice_as_often_as_it_must(manager: socket.s
     heard: list[bytes] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ServiceManager(environ).keep_alive)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             while len(heard) < 3:
                 await anyio.wait_readable(manager)
                 heard.append(manager.recv(1000))
@@ -95,7 +96,7 @@ async def test_without_a_watchdog_it_says_nothing(
     manager: socket.socket, watchdog: dict[str, str]
 ) -> None:
     """Another process's watchdog, or none, is not ours to feed."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         await ServiceManager({"NOTIFY_SOCKET": manager.getsockname(), **watchdog}).keep_alive()
 
     with pytest.raises(BlockingIOError):

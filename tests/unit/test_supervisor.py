@@ -10,6 +10,7 @@ from typing import Never
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.supervisor import (
@@ -60,7 +61,7 @@ class World:
 
     async def until(self, runs: int) -> None:
         """Let pauses pass until the body began so often."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             while self.runs < runs:
                 await self.clock.until_sleeping(60)
                 self.clock.advance(60)
@@ -151,7 +152,7 @@ async def test_a_run_that_lasted_ends_the_row() -> None:
             there.clock.advance(3600)
             await there.clock.until_sleeping(60)
             there.clock.advance(60)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WAIT_S):
             await there.clock.until_sleeping(3600)
 
         assert (there.status().state, there.status().failures) == ("running", 1)
@@ -224,7 +225,7 @@ async def test_a_contained_fault_cancels_no_sibling(
     async def contained() -> None:
         assert not await contain("a test", fault, on_error=told.append)
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sibling)
             tasks.start_soon(contained)

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 import anyio
 import pytest
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_gateway.plugins import ToolSettingsError
@@ -191,7 +192,7 @@ async def test_a_public_address_of_this_machine_is_refused(
 
 async def test_the_system_is_asked_for_names() -> None:
     """A hosts file, for one, should hold for pages as it does for everything else."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WAIT_S):
         found = set(await resolve("localhost", 80))
 
     assert found
