@@ -144,6 +144,7 @@ async def test_a_transcript_tells_what_became_of_everything(
         await page.get_by_text("turn 2 goes on by itself").wait_for()  # told by the stream
         await page.get_by_text("8,788 → 240 tokens").wait_for()
         later.set()
+        await page.get_by_text("test: not known whether sent").first.wait_for()  # by its document
         shown = await page.locator(".transcript").inner_text()
         await page.locator(".delivery summary").click()
         parts = await page.locator(".delivery li").all_inner_texts()

@@ -47,9 +47,9 @@ async def _asked(fed: Fed, chat: ChatRef = GROUP) -> None:
 async def _looks(fed: Fed, count: int = 1) -> list[str]:
     """Let so many looks pass; return what the owner reads."""
     for _ in range(count):
-        await fed.until_asleep(LOOK_S)
+        await fed.until_still()
         fed.clock.advance(LOOK_S)
-        await fed.until_asleep(LOOK_S)  # it is over, with what it writes
+        await fed.until_still()
     return fed.adapter.world.chat(ADA_DM.id)
 
 

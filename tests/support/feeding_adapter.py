@@ -134,6 +134,7 @@ class Fed:
     clock: ManualClock
     health: Health
     pairing: Pairing
+    keyed: FileKeyedStore
     chat_types: ChatTypes
     rules: dict[str, AccessRules]
     owners: list[Owner] = field(default_factory=list)
@@ -154,6 +155,12 @@ class Fed:
         with anyio.fail_after(WAIT_S):
             while not any(at == due and not woken.is_set() for at, woken in self.clock._sleepers):
                 await anyio.lowlevel.checkpoint()
+
+    async def until_still(self) -> None:
+        """Wait until every task waits for something that a test does, and none for a file."""
+        await anyio.wait_all_tasks_blocked()
+        while self.keyed._threads.borrowed_tokens:
+            await anyio.wait_all_tasks_blocked()
 
     def next_id(self) -> str:
         """Return an id that no message had."""
@@ -326,6 +333,7 @@ async def feeding(
             clock=clock,
             health=health,
             pairing=pairing,
+            keyed=keyed,
             chat_types=chat_types,
             rules={"test": rules},
             owners=[*owners],
