@@ -27,9 +27,9 @@ from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad, unno
 from everturn_gateway.providers.passing_on import PassingOn
 
 if TYPE_CHECKING:
-    from everturn_gateway.providers import tokenizing
+    from everturn_gateway.providers.counting import tokenizing
 else:
-    tokenizing = late("everturn_gateway.providers.tokenizing")
+    tokenizing = late("everturn_gateway.providers.counting.tokenizing")
 
 
 @runtime_checkable
