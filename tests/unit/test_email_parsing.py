@@ -185,6 +185,9 @@ def test_html_is_read_without_what_people_do_not_see() -> None:
     found = read(f"From: {ANN}\nContent-Type: text/html; charset=utf-8\n\n{page}")
 
     assert "Hello **you**, [look](https://x.org)" in found.text
+    assert (
+        read(f"From: {ANN}\nContent-Type: text/html\n\na<!-- b -->c{'<!--' * 75_000}").text == "ac"
+    )
     assert "seen" in found.text
     assert found.text.endswith("last")
     assert "evil" not in found.text

@@ -28,6 +28,10 @@ _HIDING: Final = re.compile(
     r"|(font-size|line-height|max-height|max-width|width|height):0(px|pt|em|rem|%)?(;|$|!)"
     r"|text-indent:-\d{3,}|(left|top):-\d{4,}|mso-hide:all"
 )
+# The parser looks to the end of a page for each that has no end: minutes, in a page of those.
+_UNSEEN: Final = re.compile(
+    r"<!--.*?(?:-->|\Z)|<[!?][^>]*(?:>|\Z)|</(?![A-Za-z][^<>]*>)", re.DOTALL
+)
 _BLANK_LINES: Final = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _KEPT_ATTRIBUTES: Final = frozenset({"href", "start", "colspan", "rowspan"})
 
@@ -45,7 +49,7 @@ class HtmlText(Struct, frozen=True, kw_only=True):
 def text_of_html(page: str) -> HtmlText:
     """Return the text of a page as Markdown."""
     seen = _Seen()
-    seen.feed(page[:HTML_MAX_CHARS])
+    seen.feed(_UNSEEN.sub("", page[:HTML_MAX_CHARS]))
     seen.close()
     options = ConversionOptions(extract_metadata=False)
     content = convert("".join(seen.kept), options).content or ""
