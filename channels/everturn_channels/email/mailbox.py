@@ -253,7 +253,7 @@ class Mailbox:
 
     def _start_idle(self) -> bool:
         """Begin to listen; return whether the server said something already."""
-        start = cast("Callable[[], object]", self._box.idle.start)  # it has no types
+        start: Callable[[], object] = self._box.idle.start  # it has no types
         start()
         sock = self._client.sock
         sock.settimeout(0)

@@ -6,7 +6,7 @@ import hmac
 import logging
 import re
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import anyio
 from aiogram import types
@@ -113,7 +113,7 @@ class Hook:
         if len(body) > _UPDATE_MAX_BYTES:
             return BAD_REQUEST
         try:
-            raw = cast("dict[str, object]", read_json(body))
+            raw: dict[str, object] = read_json(body)
         except ValueError:
             return BAD_REQUEST
         match raw:

@@ -6,7 +6,7 @@ import re
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct
 
@@ -42,8 +42,8 @@ def bounce_of(raw: bytes) -> Bounce | None:
         if kind == "message/delivery-status" and not why:
             why = _why(part)
         elif kind in _RETURNED and part.is_multipart() and not message_id:
-            within = cast("list[Message]", part.get_payload())
-            message_id = Fields(within[0]).message_id
+            within = part.get_payload(0)
+            message_id = Fields(within).message_id if isinstance(within, Message) else ""
         elif kind == "text/rfc822-headers" and not message_id:
             data = part.get_payload(decode=True)
             message_id = Fields.of(data).message_id if isinstance(data, bytes) else ""
