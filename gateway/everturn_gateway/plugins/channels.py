@@ -86,8 +86,8 @@ class PluginChannelSettings(SettingsModel):
     status_reactions: StatusReactionSettings | None = None
     files_max_megabytes: Annotated[int, Field(ge=0, le=_FILES_MAX_MEGABYTES)] = 20
     "The largest file that is taken from people."
-    backlog: BacklogSettings = BacklogSettings.model_construct()
-    delivery: DeliverySettings = DeliverySettings.model_construct()
+    backlog: BacklogSettings = BacklogSettings()
+    delivery: DeliverySettings = DeliverySettings()
     pairing: bool = True
     "Whether unknown people are given a code that the owner can approve."
 
