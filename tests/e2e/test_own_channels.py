@@ -123,8 +123,8 @@ async def test_the_example_of_irc_keeps_the_protocol_on_a_real_server(tmp_path: 
 
 async def test_a_new_channel_works_at_once_and_faults_are_named(tmp_path: Path) -> None:
     """Its author begins with one that logs in; one that breaks a rule is told which, and fails."""
-    begun = await everturn("channel", "new", "line-chat", cwd=tmp_path)
-    again = await everturn("channel", "new", "line-chat", cwd=tmp_path)
+    begun = await everturn("channel", "new", "signal", cwd=tmp_path)
+    again = await everturn("channel", "new", "signal", cwd=tmp_path)
     bad = await everturn("channel", "new", "Line Chat", cwd=tmp_path)
     deaf = "import json, sys\nsys.stdin.readline()\n" + "".join(
         f"print(json.dumps({line}))\n"
@@ -138,14 +138,14 @@ async def test_a_new_channel_works_at_once_and_faults_are_named(tmp_path: Path) 
     write_config(
         tmp_path,
         {
-            "name": "line-chat",
+            "name": "signal",  # as a module of the library that the kit needs
             "command": sys.executable,
-            "args": ["line-chat/line_chat.py"],
+            "args": ["signal/signal_channel.py"],
             "env": {"CHAT_PORT": "0"},
         },
         {"name": "deaf", "command": sys.executable, "args": ["deaf.py"]},
     )
-    checked = await everturn("channel", "check", "line-chat", cwd=tmp_path)
+    checked = await everturn("channel", "check", "signal", cwd=tmp_path)
     tried = await everturn("channel", "test", "deaf", "--wait", "0", cwd=tmp_path)
     unknown = await everturn("channel", "test", "nowhere", cwd=tmp_path)
 

@@ -104,10 +104,13 @@ async def test_every_event_gets_in_and_in_order(tmp_path: Path) -> None:
             gateway.handle(Command(id="2", chat=ROOM, sender=ANN, name="status", argument="now")),
             gateway.handle(ButtonClick(chat=ROOM, sender=ANN, data="yes")),
         )
-        try:
-            await gateway.handle(Message(id="", chat=ROOM))
-        except UnusableEventError as error:
-            await gateway.handle(Message(id="3", chat=ROOM, text=f"told: {error}"))
+        told = []
+        for bad in (Message(id="", chat=ROOM), Message(id="4", chat=ROOM, text="x" * 1_100_000)):
+            try:
+                await gateway.handle(bad)
+            except UnusableEventError as error:
+                told.append(str(error))
+        await gateway.handle(Message(id="3", chat=ROOM, text=f"told: {told}"))
         gateway.skipped(ROOM, 3, "too old")
         gateway.set_cursor("c-3")
         await asyncio.Event().wait()
@@ -152,6 +155,7 @@ async def test_every_event_gets_in_and_in_order(tmp_path: Path) -> None:
     last = taken[-1]
     assert isinstance(last, Message)
     assert "message_id" in last.text
+    assert "1,048,576 bytes" in last.text
     assert [each.chat.id for each in handler.taken].count("other") == 1
     assert [(chat.id, count, why) for chat, count, why in handler.passed_over] == [
         ("room", 3, "too old")

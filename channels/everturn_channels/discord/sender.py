@@ -144,13 +144,14 @@ class Sender:
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """As `Adapter.react`."""
         channel = self._homes.get(message_id) or channel_of(chat_id, "")
-        known = self._reactions.pop(message_id, "")
+        known = self._reactions.get(message_id, "")
         if emoji:
             await self._reaction("PUT", channel, message_id, emoji)
             _remember(self._reactions, message_id, emoji)
             if known and known != emoji:
                 await self._reaction("DELETE", channel, message_id, known)
             return
+        self._reactions.pop(message_id, None)
         for each in [known] if known else await self._own_reactions(channel, message_id):
             await self._reaction("DELETE", channel, message_id, each)
 

@@ -10,7 +10,14 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-from everturn_actors.events import Discarded, Event, Steered, TurnFinished, TurnStarted
+from everturn_actors.events import (
+    Discarded,
+    Event,
+    SessionEnded,
+    Steered,
+    TurnFinished,
+    TurnStarted,
+)
 from everturn_actors.service import Submission, TextDelta, Update
 from everturn_channels.adapter import Adapter, Message
 from everturn_channels.errors import SendError
@@ -67,7 +74,7 @@ class StatusReactor:
                 return self._reactions.working or shown
             case Event(body=TurnFinished(outcome="failed")):
                 return self._reactions.failed or self._reactions.done
-            case Event(body=TurnFinished() | Discarded()):
+            case Event(body=TurnFinished() | Discarded() | SessionEnded()):
                 return self._reactions.done
             case _:
                 return shown

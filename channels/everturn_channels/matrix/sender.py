@@ -107,12 +107,13 @@ class Sender:
 
     async def react(self, room_id: str, event_id: str, emoji: str) -> None:
         """As `Adapter.react`."""
-        known = self._reactions.pop((room_id, event_id), "")
+        known = self._reactions.get((room_id, event_id), "")
         if emoji:
             name = await self._annotate(room_id, event_id, emoji)
             _remember(self._reactions, (room_id, event_id), name or known)
             old = [known] if known and name else []  # without a name it is the same once more
         else:
+            self._reactions.pop((room_id, event_id), None)
             old = [known] if known else await self._own_reactions(room_id, event_id)
         for each in old:
             path = room_path(room_id, "redact", each, secrets.token_hex(8))

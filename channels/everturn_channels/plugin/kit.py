@@ -22,9 +22,8 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeAlias
 
 PROTOCOL = "everturn-channel/1"
-LINE_BYTES = 2 * 1024 * 1024
+LINE_BYTES = 1024 * 1024  # that Everturn takes
 ANSWERABLE_MOST = 1000  # so many of the newest commands and clicks can be answered
-
 Format: TypeAlias = Literal["markdown", "plain"]
 
 
@@ -52,7 +51,7 @@ class RefusedError(Exception):
 
 
 class UnusableEventError(Exception):
-    """A field of an event is wrong, and Everturn never takes it. The text names the field."""
+    """Everturn never takes an event: a field is wrong, which the text names, or it is too long."""
 
 
 # --- the platform to Everturn --------------------------------------------------------------------
@@ -83,7 +82,7 @@ class IncomingFile:
     """A file that came with a message."""
 
     read: Callable[[], Awaitable[bytes]]
-    "Gets its bytes; called at most once, before the message is taken."
+    "Gets its bytes, before the message is taken; again where that is handed in again."
     file_name: str = ""
     media_type: str = ""
     size_bytes: int | None = None
@@ -290,7 +289,7 @@ class Gateway:
         taken beside each other.
 
         Raises:
-            UnusableEventError: A field of it is wrong.
+            UnusableEventError: A field of it is wrong, or it is too long for a line.
         """
         lock = self._chats.setdefault(event.chat.id, asyncio.Lock())  # first come, first served
         async with lock, self._window:
@@ -305,7 +304,8 @@ class Gateway:
         self._waiting[number] = waiting
         if isinstance(event, Command | ButtonClick):
             self._answerable[number] = event
-            self._answerable.pop(number - ANSWERABLE_MOST, None)
+            if len(self._answerable) > ANSWERABLE_MOST:
+                del self._answerable[next(iter(self._answerable))]
         try:
             self.say(_TYPES[type(event)], **{**_event_fields(event, named), "id": number})
             return await waiting.settled
@@ -357,17 +357,14 @@ class Gateway:
         try:
             result = {"outcome": "done", **await self._do(said, file)}
         except NotSentError as error:
-            result = {
-                "outcome": "not_sent",
-                "why": str(error),
-                "retry_after_s": error.retry_after_s,
-            }
+            wait_s = error.retry_after_s
+            result = {"outcome": "not_sent", "why": str(error), "retry_after_s": wait_s}
         except RefusedError as error:
             result = {"outcome": "refused", "why": str(error), "chat_gone": error.is_chat_gone}
         except NotImplementedError:
             result = {"outcome": "refused", "why": f"{self._of.name} has no {said['type']}"}
         except Exception as error:  # the boundary around one request
-            print(traceback.format_exc())
+            traceback.print_exc()
             result = {"outcome": "unknown", "why": f"{type(error).__name__}: {error}"}
         self.say("result", request=said["request"], **result)
         with contextlib.suppress(ConnectionError):  # Everturn has ended, and so does this
@@ -409,8 +406,11 @@ class Gateway:
 
     def say(self, kind: str, /, **fields: object) -> None:
         """Write one line of the protocol."""
-        line = json.dumps({"type": kind, **fields}, separators=(",", ":"))
-        self._output.write(line.encode() + b"\n")
+        line = json.dumps({"type": kind, **fields}, separators=(",", ":")).encode() + b"\n"
+        if len(line) > LINE_BYTES:  # Everturn could not say which one it cannot read
+            msg = f"a `{kind}` has more than {LINE_BYTES:,} bytes"
+            raise UnusableEventError(msg)
+        self._output.write(line)
 
 
 def _fields_of(value: object) -> dict[str, object]:
@@ -450,7 +450,7 @@ def run(channel: Channel) -> NoReturn:
 
 
 async def _run(channel: Channel) -> int:
-    loop, stdin = asyncio.get_running_loop(), asyncio.StreamReader(limit=LINE_BYTES)
+    loop, stdin = asyncio.get_running_loop(), asyncio.StreamReader(limit=2 * LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     pipe = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
     gateway = Gateway(channel, asyncio.StreamWriter(*pipe, None, loop))

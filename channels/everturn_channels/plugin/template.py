@@ -19,6 +19,7 @@ from everturn_channels.plugin.kit import (
     Outbound,
     Person,
     RefusedError,
+    UnusableEventError,
     run,
 )
 
@@ -46,10 +47,12 @@ class LineChat(Channel):
         server = await asyncio.start_server(meet, HOST, PORT)
         host, port = server.sockets[0].getsockname()
         gateway.connected(f"tcp://{host}:{port}")
-        async with server:
+        try:
             while True:
                 await asyncio.sleep(IDLE_S / 3)
                 gateway.received()
+        finally:
+            server.close()  # and does not wait for people to leave
 
     async def _read(
         self, gateway: Gateway, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -57,21 +60,23 @@ class LineChat(Channel):
         """Hand in what one person writes; it is on disk before the next line is read."""
         name = (await reader.readline()).decode(errors="replace").strip() or "somebody"
         self._people[name] = writer
-        chat, sender = ChatRef(name), Person(id=name, name=name)
-        while line := await reader.readline():
-            text = line.decode(errors="replace").strip()
-            if text.startswith("/"):
-                word, _, rest = text[1:].partition(" ")
-                command = Command(
-                    id=next(self._ids), chat=chat, sender=sender, name=word or "help", argument=rest
-                )
-                await gateway.handle(command)
-            elif text:
-                await gateway.handle(
-                    Message(id=next(self._ids), chat=chat, sender=sender, text=text)
-                )
-        self._people.pop(name, None)
-        writer.close()
+        try:
+            while line := await reader.readline():
+                if text := line.decode(errors="replace").strip():
+                    await gateway.handle(self._event(name, text))
+        except (OSError, ValueError, UnusableEventError) as error:  # gone, or too long
+            print(f"{name} is hung up on: {error}")
+        finally:
+            if self._people.get(name) is writer:
+                del self._people[name]
+            writer.close()
+
+    def _event(self, name: str, text: str) -> Message | Command:
+        number, chat, sender = next(self._ids), ChatRef(name), Person(id=name, name=name)
+        if not text.startswith("/"):
+            return Message(id=number, chat=chat, sender=sender, text=text)
+        word, _, rest = text[1:].partition(" ")
+        return Command(id=number, chat=chat, sender=sender, name=word or "help", argument=rest)
 
     async def send(self, message: Outbound) -> str:
         """Write to a person. After any other error than this one the message comes again."""

@@ -32,6 +32,7 @@ _SAY_S: Final = 60.0
 _TEST: Final = '''\
 """Plays Everturn to the channel: `pytest`, for which the channel has to be set up."""
 
+import shlex
 import socket
 import subprocess
 import sys
@@ -47,7 +48,8 @@ def say() -> None:
 
 def test_the_channel_keeps_the_protocol() -> None:
     """What it breaks is printed, rule by rule."""
-    command = ["everturn", "channel", "test", "{name}", "--say", f"{{sys.executable}} {{__file__}}"]
+    say = shlex.join([sys.executable, __file__])
+    command = ["everturn", "channel", "test", "{name}", "--say", say]
     assert subprocess.run(command, check=False).returncode == 0
 
 
@@ -77,7 +79,8 @@ def new_channel(name: str, folder: Path) -> int:
     if not _NAME.fullmatch(name):
         msg = f"{name!r} is no name for a channel: lower-case letters, digits and hyphens"
         raise GatewayError(msg)
-    module = name.replace("-", "_")
+    # A file `signal.py` would stand in the place of the library's own.
+    module = name.replace("-", "_").removesuffix("_channel") + "_channel"
     place = folder / name
     files = {
         f"{module}.py": _source("template.py").replace(f"{_PACKAGE}.kit", _KIT),
