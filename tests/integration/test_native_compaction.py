@@ -198,6 +198,14 @@ async def test_where_the_provider_gives_none_a_model_writes_the_summary() -> Non
             assert "compaction" not in api.requests[-1].json()
             await say(test, "and now?")
             assert "A summary of numbers." in texts_of(api.requests[-1].json())
+    # A server that does not know the trigger goes on with the conversation.
+    async with open_model_api() as api, talking(api, MemoryDisk(), kind=RESPONSES) as test:
+        api.default = Answer(text="A summary of numbers.")
+        _, made = await compacted(api, test, Answer(reasoning="Why?", text="An answer."))
+        assert (made.done, made.source) == (True, "model")
+        await say(test, "and now?")
+        assert "A summary of numbers." in api.requests[-1].body.decode()
+        assert "An answer." not in api.requests[-1].body.decode()
     async with (
         open_model_api() as api,
         talking(api, MemoryDisk(), policy=everturn.POLICY) as test,

@@ -404,6 +404,7 @@ async def test_a_broken_stream_is_not_taken_back_from_who_cannot_take_it_back() 
         assert isinstance(updates[-1].body, TurnFinished)
         assert updates[-1].body.outcome == "failed"
         assert "broke off" in updates[-1].body.error
+        assert updates[-1].body.partial == "half a ", "what was read stands in the log"
 
 
 async def test_a_broken_stream_that_nobody_read_is_tried_again() -> None:

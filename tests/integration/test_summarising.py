@@ -362,6 +362,17 @@ async def test_a_summary_is_asked_for_behind_what_the_cache_has() -> None:
         assert "<conversation-" in writer.requests[2].messages[0].text
 
 
+async def test_what_a_fallback_says_when_asked_to_compact_is_no_summary() -> None:
+    """It goes on with the conversation; what it wants back would be of no use to the own model."""
+    said = Reply(text="An answer.", opaque="of another", fallback="other/m")
+    writer = ScriptedProvider(said, "## Intent\nfirst")
+    compaction = ModelRequest(model="m", system="", messages=(), compacts=True)
+
+    event = await ask(writer, task=replace(TASK, compaction=compaction))
+
+    assert (event.source, event.text, event.opaque) == ("model", "## Intent\nfirst", "")
+
+
 async def test_a_conversation_that_rests_is_summarised_before_its_cache_goes() -> None:
     """The next request is paid for whole in any case; who goes on talking is left alone."""
     writer, clock = ScriptedProvider("## Intent\nrest"), ManualClock()

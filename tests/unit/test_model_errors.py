@@ -20,8 +20,10 @@ from everturn_actors.errors import (
 from everturn_gateway.providers.transport.model_errors import (
     Refusal,
     error_for,
+    error_in_stream,
     prompt_in_error,
     read_refusal,
+    refusal_in,
     retry_after_s,
     unshown_images,
     unsupported_parameter,
@@ -154,6 +156,27 @@ def test_a_wait_that_stands_in_the_text_counts() -> None:
 
     assert type(error) is RateLimitedError
     assert error.retry_after_s == 31.44
+
+
+@table(
+    ("code", "kind"),
+    [
+        ("invalid_prompt", ModelRefusedError),
+        ("image_too_large", ModelRefusedError),
+        ("insufficient_quota", QuotaExhaustedError),
+        ("context_length_exceeded", ContextOverflowError),
+        ("rate_limit_exceeded", RateLimitedError),
+        ("server_error", ModelTransientError),
+    ],
+)
+def test_what_a_stream_ends_with_is_as_typed_as_a_refusal(code: str, kind: type[Exception]) -> None:
+    """What will be refused again is not asked again for an hour, at its price."""
+    said = refusal_in({"code": code, "message": "No. Please try again in 1.5s."})
+
+    error = error_in_stream(said, "m at host")
+
+    assert type(error) is kind
+    assert error.retry_after_s == (1.5 if kind is RateLimitedError else None)
 
 
 def test_a_refusal_inside_a_refusal_is_read() -> None:

@@ -161,13 +161,11 @@ class TurnRunner:
             await self.record(*close_turn(turn, "failed", error))
         elif not task.close_as:
             # Its deadline ended it: nobody else did.
-            partial = self._feed.partial
-            await self.record(*close_turn(turn, "failed", too_slow(agent), partial=partial))
+            await self.record(*close_turn(turn, "failed", too_slow(agent), partial=self.partial))
         elif task.close_as == "stopped":
             await self.record(*close_turn(turn, "failed", "what it asked for had stopped"))
         elif task.close_as == "cancel":
-            partial = self._feed.partial  # what was read stands in the log
-            error = "cancelled by its user"
+            error, partial = "cancelled by its user", self.partial  # what was read is in the log
             await self.record(*close_turn(turn, "cancelled", error, task.by, partial=partial))
         elif task.close_as == "pause":
             # The decision closes what was cut short.
@@ -220,6 +218,11 @@ class TurnRunner:
     def add_text(self, live: LiveReply, text: str) -> None:
         """Show a piece of it."""
         self._feed.add_text(live, text)
+
+    @property
+    def partial(self) -> str:
+        """What was shown of a model call that has not ended in a reply; empty = nothing."""
+        return self._feed.partial
 
 
 async def _answered(answer: ReplySlot[None]) -> None:

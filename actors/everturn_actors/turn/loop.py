@@ -66,7 +66,7 @@ async def run_turn(
     turn = _open_turn(host, number)
     # Whoever ended the turn meanwhile has written its end; a second one could not stand.
     if error and turn is not None:
-        await host.record(*close_turn(turn, "failed", error))
+        await host.record(*close_turn(turn, "failed", error, partial=host.partial))
 
 
 def too_slow(agent: Agent) -> str:

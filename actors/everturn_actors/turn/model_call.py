@@ -88,6 +88,11 @@ class TurnHost(CountingHost, Protocol):
         """Show a piece of it."""
         ...
 
+    @property
+    def partial(self) -> str:
+        """What was shown of a model call that has not ended in a reply; empty = nothing."""
+        ...
+
 
 class Timing(Struct, frozen=True, kw_only=True):
     """How a turn waits between tries."""

@@ -155,7 +155,8 @@ async def _try(asked: _Question) -> Summarised | None:
         msg = "the model called a tool where it was asked for a summary"
         raise ModelTransientError(msg)
     compacts = request.compacts
-    if compacts and not reply.opaque:
+    # A fallback that cannot do it answers the conversation; what one gives is for itself alone.
+    if compacts and (reply.fallback or not reply.opaque):
         msg = "the provider was asked for a summary of its own, and gave none"
         raise ModelTransientError(msg)
     if compacts and not reply.text:

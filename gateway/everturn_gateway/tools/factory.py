@@ -168,9 +168,8 @@ class ToolFactory:
 
     def _words_of(self, agent: str) -> AllowedWords:
         """Return how the tools of an agent were allowed, the same for all its versions."""
-        if agent not in self._words:
-            self._words[agent] = descriptions.AllowedWords(self.shared.keyed, agent)
-        return self._words[agent]
+        # Gates are made in threads: of two at once, both get the same.
+        return self._words.setdefault(agent, descriptions.AllowedWords(self.shared.keyed, agent))
 
     def environment(self, *, agent: str, home: Path, files: Path | None) -> ToolEnvironment:
         """Return where the tools of an agent work; the arguments are those of `make_tools`."""

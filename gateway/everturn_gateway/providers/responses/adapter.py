@@ -52,7 +52,13 @@ class Responses(AdaptiveProvider[_Manner]):
 
     def _reader(self, request: ModelRequest, on_text: Callable[[str], None]) -> ReplyReader:
         where = self._transport.where(request.model)
-        return ReplyReader(where=where, model=request.model, on_text=on_text, origin=self._origin)
+        return ReplyReader(
+            where=where,
+            model=request.model,
+            on_text=on_text,
+            origin=self._origin,
+            compacts=request.compacts,
+        )
 
     def _body(self, manner: _Manner, request: ModelRequest) -> bytes:
         return self._writer.body(request, leave_out=manner.leave_out, replays=manner.replays)

@@ -35,9 +35,17 @@ class ReplyReader(Reader):
     """Collects one reply of a stream of responses. `origin` gets back what is encrypted."""
 
     def __init__(
-        self, *, where: str, model: str, on_text: Callable[[str], None], origin: str = ""
+        self,
+        *,
+        where: str,
+        model: str,
+        on_text: Callable[[str], None],
+        origin: str = "",
+        compacts: bool = False,
     ) -> None:
         super().__init__(where=where, model=model, on_text=on_text, origin=origin)
+        self._compacts = compacts
+        "Whether it was asked for what stands for the conversation: what is said beside it is none."
         self._calls: list[CallParts] = []
         self._begins: dict[object, int] = {}
         "Where the text of each message begins in that of the reply, by its place in the output."
@@ -80,7 +88,7 @@ class ReplyReader(Reader):
     def _reply(self) -> Reply:
         calls = self._parts.calls(self._calls)
         return Reply(
-            text=self._parts.text,
+            text="" if self._compacts else self._parts.text,
             reasoning=self._parts.reasoning,
             calls=calls,
             usage=self._usage,
@@ -93,9 +101,9 @@ class ReplyReader(Reader):
 
     def _opaque(self) -> str:
         """Return what has to come back: thoughts with the calls they led to, and what is named."""
-        compacted = [item for item in self._kept if item["type"] == _COMPACTION]
-        if compacted and not self._calls and not self._parts.text_chars:
-            return pack(self._origin, self._asked, {"items": compacted[-1:]})
+        if self._compacts:
+            compacted = [item for item in self._kept if item["type"] == _COMPACTION]
+            return pack(self._origin, self._asked, {"items": compacted[-1:]}) if compacted else ""
         # The thought before an answer is read by nobody again.
         unread = {_COMPACTION} if self._calls else {_COMPACTION, _THOUGHT}
         kept = [item for item in self._kept if item["type"] not in unread]

@@ -148,8 +148,8 @@ _BAD_KEY: Final = late_pattern(r"api[ _]key[ _](?:not[ _]valid|invalid|expired)"
 _HOPELESS: Final = late_pattern(r"requires more system memory", re.IGNORECASE)
 # Of a web page in place of an answer. Up to the next `<`, so that a million of them take no time.
 _TAG: Final = late_pattern(r"<[^<>]*>")
-# How long to wait where no header says it: Gemini.
-_RETRY_IN: Final = late_pattern(r"retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
+# How long to wait where no header says it: Gemini; OpenAI in a stream.
+_RETRY_IN: Final = late_pattern(r"(?:retry|try again) in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
 
 _UNSUPPORTED: Final = late_pattern(
     r"unsupported|not supported|does not support|unknown|unrecognized|extra_forbidden"
@@ -212,7 +212,24 @@ _STATUS_BY_TYPE: Final = {
     "tokens": 429,
     "invalid_request_error": 400,
     "badrequesterror": 400,
+    "insufficient_quota": 429,
+    # What OpenAI's Responses API ends a stream with: to ask again is paid for, and refused again.
+    **dict.fromkeys(
+        (
+            *("invalid_prompt", "data_residency_mismatch", "bio_policy"),
+            *("misalignment_policy_violation", "image_content_policy_violation"),
+            *("invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url"),
+            *("invalid_image_mode", "unsupported_image_media_type", "empty_image_file"),
+            *("image_too_large", "image_too_small", "image_parse_error", "image_file_too_large"),
+            *("failed_to_download_image", "image_file_not_found"),
+        ),
+        400,
+    ),
 }
+"""Of what stands in a stream that began with 200.
+
+Source: the type `ResponseError` of the package `openai` 3.54.
+"""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
