@@ -80,7 +80,7 @@ class BrokenFiles:
 
 def _collect(listener: socket.socket, alive: int, arguments: Sequence[str]) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from support.warm_start import begin_nursery  # noqa: PLC0415 - who asks for a worker needs none
+    from support.warm_start import begin_nursery, is_of_this_user  # noqa: PLC0415 - who asks for a worker needs none
 
     del sys.path[0]  # children of the nursery find no tests
     begin_nursery(left_behind=(listener.fileno(), alive))
@@ -103,6 +103,9 @@ def _collect(listener: socket.socket, alive: int, arguments: Sequence[str]) -> N
             return
         if listener in ready:
             line, _ = listener.accept()
+            if not is_of_this_user(line):
+                line.close()
+                continue
             folder, fds, _, _ = socket.recv_fds(line, 4096, _STREAMS)
             if not os.fork():
                 listener.close()

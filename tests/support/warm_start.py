@@ -23,6 +23,7 @@ import pkgutil
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import termios
@@ -41,6 +42,7 @@ RUN = "PYTEST_RUN_PID"
 _REQUEST_BYTES = 128 * 1024  # arguments and environment of one start
 _CHUNK_BYTES = 64 * 1024
 _TRIES = 20
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 _LAZY = (
     # What commands import where they need it, besides the packages of the gateway itself.
     *("prompt_toolkit", "rich.console", "rich.markdown", "rich.table"),
@@ -110,9 +112,19 @@ def _give_birth(listeners: Sequence[socket.socket], run: int) -> list[str]:
                     watched.unregister(listeners[1])
                     listeners[1].close()
                 elif key.fileobj is listeners[0]:
-                    watched.register(listeners[0].accept()[0], selectors.EVENT_READ)
+                    line = listeners[0].accept()[0]
+                    if is_of_this_user(line):
+                        watched.register(line, selectors.EVENT_READ)
+                    else:
+                        line.close()
                 elif (asked := _hear(key, watched)) is not None:
                     return _become(*asked)
+
+
+def is_of_this_user(line: socket.socket) -> bool:
+    """Say whether whoever connected may give orders: anybody on this machine can connect."""
+    told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(told)[1] == os.getuid()
 
 
 def _hear(

@@ -71,8 +71,10 @@ def secret_at(value: str, name: str) -> str:
         msg = f"is in the system's keyring, which is out of reach: {INSTALL}"
         raise GatewayError(msg) from error
     except (errors.KeyringError, OSError, RuntimeError) as error:
+        why = str(error) or type(error).__name__
         msg = (
-            f"is in the system's keyring, which does not open: {str(error) or type(error).__name__}"
+            f"is in the system's keyring, which does not open ({why}): unlock it, or take the line"
+            " out and run `everturn setup --keep file`"
         )
         raise GatewayError(msg) from error
     if found is None:
