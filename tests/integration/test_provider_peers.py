@@ -258,6 +258,9 @@ async def test_thoughts_go_back_encrypted_before_the_calls_that_they_led_to() ->
         step = request(asked, reply, result, tools=(LOOK,))
         await adapter.complete(step, ignore)
         await adapter.complete(replace(step, model="other"), ignore)
+        shorter = structs.replace(reply, text="[The gateway left this out: 11 characters]")
+        await adapter.complete(request(asked, shorter, result, tools=(LOOK,)), ignore)
+        assert shorter.text in api.requests.pop().body.decode(), "a policy may have shortened it"
         kinds = [[i.get("type", i.get("role")) for i in r.json()["input"]] for r in api.requests]
         thought, said = api.requests[1].json()["input"][1:3]
         spoilt = structs.replace(reply, opaque=reply.opaque.replace("enc-", "bad-"))

@@ -23,6 +23,7 @@ from everturn_gateway.providers.transport.wire import (
     LONG_MESSAGES,
     NEW_MESSAGES,
     BodyWriter,
+    KeptBytes,
     SentBytes,
 )
 
@@ -172,3 +173,18 @@ def test_of_a_long_conversation_only_what_is_new_is_written() -> None:
         sent.parts(tuple(said), "", write)
 
     assert sum(written) < len(said) + 50 * 2 * NEW_MESSAGES
+
+
+def test_a_prompt_that_another_thread_keeps_meanwhile_goes_to_nobody_else() -> None:
+    """Requests with large images are written in threads; a prompt may hold somebody's notes."""
+    kept = KeptBytes()
+    kept.system("of one")
+
+    class Meanwhile(str):
+        __slots__ = ()
+
+        def __ne__(self, other: object) -> bool:
+            kept.system("of another")
+            return False
+
+    assert b"of one" in kept.system(Meanwhile("of one"))

@@ -186,14 +186,16 @@ class BodyWriter:
                 assert_never(message)
 
     def _system_bytes(self, system: str) -> bytes:
-        if self._system[0] != system:
-            self._system = (system, compact(_text(system)))
-        return self._system[1]
+        kept = self._system  # another thread may keep another one meanwhile
+        if kept[0] != system:
+            kept = self._system = (system, compact(_text(system)))
+        return kept[1]
 
     def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, b",".join(dumps(_tool(tool)) for tool in tools))
-        return self._tools[1]
+        kept = self._tools
+        if kept[0] != tools:
+            kept = self._tools = (tools, b",".join(dumps(_tool(tool)) for tool in tools))
+        return kept[1]
 
 
 def may_think(request: ModelRequest, origin: str) -> bool:

@@ -107,6 +107,8 @@ class ReplyReader(Reader):
         # The thought before an answer is read by nobody again.
         unread = {_COMPACTION} if self._calls else {_COMPACTION, _THOUGHT}
         kept = [item for item in self._kept if item["type"] not in unread]
+        while kept and kept[-1]["type"] == _THOUGHT:  # one that nothing follows is refused
+            kept.pop()
         is_needed = any(item["type"] == _THOUGHT or item.get("phase") for item in kept)
         return pack(self._origin, self._asked, {"items": kept}) if is_needed else ""
 

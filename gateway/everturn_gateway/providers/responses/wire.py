@@ -155,14 +155,16 @@ class BodyWriter:
                 assert_never(message)
 
     def _system_bytes(self, system: str) -> bytes:
-        if self._system[0] != system:
-            self._system = (system, b',"instructions":' + compact(system))
-        return self._system[1] if system else b""
+        kept = self._system  # another thread may keep another one meanwhile
+        if kept[0] != system:
+            kept = self._system = (system, b',"instructions":' + compact(system))
+        return kept[1] if system else b""
 
     def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, b',"tools":' + dumps([_tool(each) for each in tools]))
-        return self._tools[1] if tools else b""
+        kept = self._tools
+        if kept[0] != tools:
+            kept = self._tools = (tools, b',"tools":' + dumps([_tool(each) for each in tools]))
+        return kept[1] if tools else b""
 
 
 def _of_reply(request: ModelRequest, leave_out: Collection[str]) -> dict[str, object]:
@@ -188,7 +190,7 @@ def _kept(opaque: str, origin: str, model: str) -> tuple[Json, ...]:
 def _reply(reply: Reply, origin: str, model: str) -> Iterator[Json]:
     """Yield the items of a reply, in the order in which they came."""
     kept = _kept(reply.opaque, origin, model) if origin else ()
-    if not kept:
+    if not _tells_all(kept, reply):
         if reply.text or not reply.calls:
             yield {"role": "assistant", "content": reply.text}
         kept = tuple[Json, ...]({"type": "call", "at": n} for n in range(len(reply.calls)))
@@ -209,6 +211,13 @@ def _reply(reply: Reply, origin: str, model: str) -> Iterator[Json]:
                 yield text
             case _:
                 yield item
+
+
+def _tells_all(kept: Sequence[Json], reply: Reply) -> bool:
+    """Whether items are of a reply as it is shown: it may have been shortened since."""
+    ends = [end for item in kept if isinstance(end := item.get("end"), int)]
+    calls = sum(1 for item in kept if item.get("type") == "call")
+    return bool(kept) and (max(ends, default=0), calls) == (len(reply.text), len(reply.calls))
 
 
 def _joined(items: Iterator[Json]) -> bytes:

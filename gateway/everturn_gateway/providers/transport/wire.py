@@ -63,6 +63,7 @@ class KeptBytes:
     """The bytes of the last system prompt and the last tools of a model of an agent.
 
     They are the same from one call to the next, but for a new date or a new version of the agent.
+    Safe in threads: what is returned is never what another request has put there meanwhile.
     """
 
     def __init__(self) -> None:
@@ -71,15 +72,17 @@ class KeptBytes:
 
     def system(self, system: str) -> bytes:
         """Return the message of a system prompt."""
-        if self._system[0] != system:
-            self._system = (system, compact({"role": "system", "content": system}))
-        return self._system[1]
+        kept = self._system
+        if kept[0] != system:
+            kept = self._system = (system, compact({"role": "system", "content": system}))
+        return kept[1]
 
     def tools(self, tools: tuple[ToolDefinition, ...]) -> bytes:
         """Return the member `tools` of a request, with the comma before it; empty for none."""
-        if self._tools[0] != tools:
-            self._tools = (tools, b',"tools":' + dumps([tool_json(tool) for tool in tools]))
-        return self._tools[1] if tools else b""
+        kept = self._tools
+        if kept[0] != tools:
+            kept = self._tools = (tools, b',"tools":' + dumps([tool_json(tool) for tool in tools]))
+        return kept[1] if tools else b""
 
 
 class _Begun(Struct, frozen=True):
