@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -85,6 +86,8 @@ def print_markdown(text: str) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
+    # Without it `less` shows the codes of the colours.
+    os.environ.setdefault("LESS", "-FRX")
     console = Console()
     with console.pager(styles=True):
         console.print(Markdown(text))
