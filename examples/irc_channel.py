@@ -10,7 +10,8 @@ Name it in `everturn.yaml`, and write to the bot in its channel or alone:
           env: {IRC_HOST: irc.example.com, IRC_NICK: everturn, IRC_CHANNEL: "#garden"}
 
 IRC keeps nothing and gives no ids: what is said while the bot is away is lost, and a message whose
-connection broke may be shown twice.
+connection broke may be shown twice. A name there is whoever's who takes it: pair people only where
+the server keeps names for their owners.
 
 Source: https://www.rfc-editor.org/rfc/rfc2812, sections 2.3.1, 3.1, 3.3.1 and 3.7.2.
 """
@@ -98,7 +99,7 @@ class Irc(Channel):
 
 def _message(number: str, nick: str, to: str, text: str) -> Message:
     """Return what somebody said, in a room or alone; in a room the bot is called by its name."""
-    called = re.match(rf"{re.escape(NICK)}[:,] *", text, re.IGNORECASE)
+    called = re.match(rf"{re.escape(NICK)}_*[:,] *", text, re.IGNORECASE)
     is_room = to.startswith(("#", "&"))
     return Message(
         id=number,
