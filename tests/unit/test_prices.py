@@ -158,6 +158,14 @@ def test_another_address_has_no_price_but_the_owners() -> None:
 
     assert PriceList({}, vendor({"openai/gpt-x": flat(1)})).price(there) is None
     assert PriceList({"openai/gpt-x": flat(9)}, vendor({})).price(there) == flat(9)
+
+    # A provider without an address of its own, which tells no prices, is not asked for one.
+    def nowhere(_: ModelSpec) -> str:
+        raise AssertionError
+
+    placeless = replace(BUILTIN, is_free=lambda _: False, address=nowhere)
+    assert PriceList({}, lambda _: placeless).price(there) is None
+
     # The vendor's other API, at the vendor's own address.
     own = PriceList({}, lambda _: OPENAI)
     responses = spec("openai/gpt-5-mini", "https://api.openai.com/v1/responses")

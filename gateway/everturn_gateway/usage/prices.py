@@ -126,9 +126,10 @@ class PriceList:
             return None
         if vendor.is_free(model):
             return FREE
-        if model.base_url:
-            own = vendor.address(replace(model, base_url=""))
-            if not own or vendor.address(model) != own:
-                return None
         names = (model.name, _EDITION.sub("", model.name))
-        return next((vendor.prices[name] for name in names if name in vendor.prices), None)
+        told = next((vendor.prices[name] for name in names if name in vendor.prices), None)
+        if told is None or not model.base_url:
+            return told
+        # Asked last: a provider without an address of its own may have none to give.
+        own = vendor.address(replace(model, base_url=""))
+        return told if own and vendor.address(model) == own else None
