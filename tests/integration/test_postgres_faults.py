@@ -101,6 +101,7 @@ async def test_what_is_wrong_with_a_database_is_said_in_a_line(
         server.url(database="readonly"): "it is read-only",
         server.url("guest"): "its user may not do this; grant it CREATE",
         "postgresql://u:hunter2@127.0.0.1:1/x": "cannot be reached; start the server",
+        "postgresql://u:hunter2@127.0.0.1:1,127.0.0.1:1/x": "cannot be reached; start the server",
         "postgresql://u:hunter2@127.0.0.1:port/x": "failed",
     }
     server.psql("ALTER DATABASE lazy RESET synchronous_commit")

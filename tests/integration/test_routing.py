@@ -472,3 +472,37 @@ async def test_what_somebody_waits_for_goes_on_where_nobody_knows_that_it_is_ope
             tasks.start_soon(lose)
             assert (await sent.result()).text == "reply 1"
         assert len(it.providers["b"].requests) == 1
+
+
+async def test_who_names_an_event_that_is_not_there_yet_hides_nothing_from_others() -> None:
+    """As after a restore of an older backup: all followers at a node share one way to the owner."""
+    async with open_cluster("a", "b") as it:
+        session_id, other = await begin(it)
+        seen: list[list[Update]] = []
+
+        async def watch(after: int, is_there: anyio.Event) -> None:
+            updates: list[Update] = []
+            seen.append(updates)
+            async with aclosing(other.watch(session_id, after=after)) as found:
+                is_there.set()
+                async for update in found:
+                    updates.append(update)
+                    if isinstance(update, Event) and isinstance(update.body, TurnFinished):
+                        return
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                for after in (10**9, 0):
+                    is_there = anyio.Event()
+                    tasks.start_soon(watch, after, is_there)
+                    await is_there.wait()
+                    await anyio.wait_all_tasks_blocked()
+                sent = await it.services["a"].submit(
+                    IncomingMessage(text="hello", session_id=session_id)
+                )
+                await sent.result()
+        events = list(await log(it.store, session_id))
+        assert [[each for each in one if isinstance(each, Event)] for one in seen] == [
+            events[1:],
+            events,
+        ]

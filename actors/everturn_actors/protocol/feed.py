@@ -84,11 +84,6 @@ class Feed:
         """What the running model call waits for; empty = for nothing, or there is none."""
         return self.live.waiting_for if self.live is not None else ""
 
-    @property
-    def partial(self) -> str:
-        """What the running model call has said so far; empty = nothing, or there is none."""
-        return "".join(self.live.pieces) if self.live is not None else ""
-
     # --- the actor's side ---
 
     def publish(self, events: Sequence[Event]) -> None:

@@ -49,6 +49,11 @@ class LiveReply(Struct):
     waiting_for: str = ""
     "What the call waits for before it is made; empty = for nothing."
 
+    @property
+    def text(self) -> str:
+        """What the call has said so far."""
+        return "".join(self.pieces)
+
 
 def take_nothing(_delta: TextDelta) -> bool:
     """Leave the text of a reply unread."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -13,7 +14,6 @@ from everturn_actors.errors import (
     CoreError,
     CorruptJournalError,
     JournalError,
-    MovedError,
     OwnerAwayError,
     UnknownFormatError,
 )
@@ -85,23 +85,12 @@ class Handover:
 
     async def _wake(self, session_id: str, last_seq: int, limiter: anyio.CapacityLimiter) -> None:
         """Let what is open in a session go on, whoever has it now, as soon as one can be asked."""
-        command = GetStatus(at_least=last_seq)
-        for tries in count():
-            try:
-                async with limiter:
-                    await self._actors.ask(session_id, command)
-            except MovedError:
-                return  # no other process can be asked from here
-            except (JournalError, OwnerAwayError) as error:
-                if _stays(error):
-                    return
-                if not tries:
-                    _log("the next owner of a session cannot be told", session_id, error)
-            except CoreError:  # it has failed there, or was deleted
-                return
-            else:
-                return
-            await self._clock.sleep(AGAIN_S)
+
+        async def ask() -> None:
+            async with limiter:
+                await self._actors.ask(session_id, GetStatus(at_least=last_seq))
+
+        await self._until_done(ask, session_id, "the next owner of a session cannot be told")
 
     async def rebind(self, bind: Callable[[], None], drain_s: float) -> None:
         """Let other agents' or channels' sessions go with a seat than before.
@@ -127,25 +116,24 @@ class Handover:
 
     async def _place(self, session_id: str) -> None:
         """Find out whose a session is; again where the store is away."""
+        find = partial(place, self._ownership, self._store, session_id)
+        await self._until_done(find, session_id, "the store cannot say whose a session is")
+
+    async def _until_done(
+        self, work: Callable[[], Awaitable[None]], session_id: str, why: str
+    ) -> None:
+        """Do something with a session; again while the store or its owner is away."""
         for tries in count():
             try:
-                await place(self._ownership, self._store, session_id)
-            except JournalError as error:
-                if _stays(error):
-                    return
+                await work()
+            except (CorruptJournalError, UnknownFormatError):
+                return  # it fails of the same however often it is looked at
+            except (JournalError, OwnerAwayError) as error:
                 if not tries:
-                    _log("the store cannot say whose a session is", session_id, error)
-            except CoreError:  # nobody's: it was deleted in this moment
-                return
+                    fields = {"session_id": session_id, "error": str(error)}
+                    logger.warning("%s; trying again", why, extra=fields)
+            except CoreError:
+                return  # no other process can be asked, it failed there, or was deleted
             else:
                 return
             await self._clock.sleep(AGAIN_S)
-
-
-def _log(what: str, session_id: str, error: CoreError) -> None:
-    logger.warning("%s; trying again", what, extra={"session_id": session_id, "error": str(error)})
-
-
-def _stays(error: CoreError) -> bool:
-    """Say whether a session fails of the same however often it is looked at."""
-    return isinstance(error, CorruptJournalError | UnknownFormatError)

@@ -183,7 +183,9 @@ class SessionReader:
             return
         followed = follow(
             feed,
-            after,
+            # Nobody has seen what is not there. All who follow a session of another node share one
+            # way to it, which begins where the first of them stands.
+            min(after, state.last_seq),
             log_of(self._store, session_id),
             last_seq=state.last_seq,
             pieces="live",

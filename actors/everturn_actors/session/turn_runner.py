@@ -222,7 +222,8 @@ class TurnRunner:
     @property
     def partial(self) -> str:
         """What was shown of a model call that has not ended in a reply; empty = nothing."""
-        return self._feed.partial
+        live = self._feed.live
+        return live.text if live is not None else ""
 
 
 async def _answered(answer: ReplySlot[None]) -> None:

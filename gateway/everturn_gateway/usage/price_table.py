@@ -79,15 +79,12 @@ OPENAI: Final[Mapping[str, Price]] = {
     "gpt-4o": _plain(2.50, 1.25, 10),
     "gpt-4o-mini": _plain(0.15, 0.075, 0.60),
 }
+_OPUS_ALIKE: Final = ("5", "4-8", "4-7", "4-6", "4-5")
 ANTHROPIC: Final[Mapping[str, Price]] = {
     "claude-fable-5-1": _claude(10, 0.25, 50),
     "claude-fable-5": _claude(10, 1, 50),
     "claude-opus-5-5": _claude(4, 0.20, 20),
-    "claude-opus-5": _claude(5, 0.50, 25),
-    "claude-opus-4-8": _claude(5, 0.50, 25),
-    "claude-opus-4-7": _claude(5, 0.50, 25),
-    "claude-opus-4-6": _claude(5, 0.50, 25),
-    "claude-opus-4-5": _claude(5, 0.50, 25),
+    **dict.fromkeys([f"claude-opus-{each}" for each in _OPUS_ALIKE], _claude(5, 0.50, 25)),
     "claude-opus-4-1": _claude(15, 1.50, 75),
     "claude-sonnet-5-5": _claude(2, 0.10, 10),
     "claude-sonnet-5": _claude(2, 0.20, 10),

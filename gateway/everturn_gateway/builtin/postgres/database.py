@@ -239,12 +239,19 @@ async def _connect(settings: PostgresSettings, name: str) -> Connection:
                 return  # it would say the same
             await anyio.sleep(_HOST_S)
 
-    async with anyio.create_task_group() as tasks:
-        for url in urls:
-            answered = anyio.Event()
-            tasks.start_soon(ask, url, answered, tasks.cancel_scope)
-            with anyio.move_on_after(_HOST_S):
-                await answered.wait()
+    try:
+        async with anyio.create_task_group() as tasks:
+            for url in urls:
+                answered = anyio.Event()
+                tasks.start_soon(ask, url, answered, tasks.cancel_scope)
+                with anyio.move_on_after(_HOST_S):
+                    await answered.wait()
+    except BaseException as error:
+        for connection in found:
+            connection.terminate()  # whoever asked for it is gone
+        if isinstance(error, BaseExceptionGroup):  # one host alone would raise it as it is
+            raise error.exceptions[0] from error
+        raise
     if found:
         return found[0]
     lasting = [error for error in failures.values() if not passes(error)]
@@ -266,7 +273,7 @@ async def _connect_to(url: str, settings: PostgresSettings, name: str) -> Connec
 
 
 def hosts_of(url: str) -> list[str]:
-    """Return an address of several hosts as several of one each."""
+    """Return an address of several hosts as several of one each, none of them twice."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -274,7 +281,8 @@ def hosts_of(url: str) -> list[str]:
     user, at, hosts = parts.netloc.rpartition("@")
     if "," not in hosts:
         return [url]
-    return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts.split(",")]
+    once = dict.fromkeys(hosts.split(","))
+    return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in once]
 
 
 def place_of(settings: PostgresSettings) -> str:

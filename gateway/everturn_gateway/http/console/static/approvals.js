@@ -12,7 +12,7 @@ async function load() {
     const { approvals } = await get("approvals");
     if (mine === told) show(approvals);
   } catch (error) {
-    if (!needsLogin(error)) state.approvals.error = failed(error);
+    if (!needsLogin(error) && mine === told) state.approvals.error = failed(error);
   }
   state.approvals.isLoading = false;
   say("");

@@ -21,10 +21,9 @@ async function load() {
   const mine = ++told;
   try {
     const found = await get("channels");
-    if (mine === told) channels.rows = found.channels;
-    channels.error = "";
+    if (mine === told) Object.assign(channels, { rows: found.channels, error: "" });
   } catch (error) {
-    if (!needsLogin(error)) channels.error = failed(error);
+    if (!needsLogin(error) && mine === told) channels.error = failed(error);
   }
   channels.isLoading = false;
   await loadPairing();
