@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_type_hints
 
+import orjson
 import pytest
 from anthropic.types import MessageCountTokensParams
 from msgspec import structs
@@ -24,13 +25,13 @@ from support.provider_kinds import (
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.events import ContextReduced, ModelReplied, PromptCounted
-from everturn_actors.model import IncomingMessage, ModelRequest
+from everturn_actors.model import CallOptions, IncomingMessage, ModelRequest, UserMessage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ScriptedProvider, make_spec, open_test_service
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.providers.anthropic import Anthropic
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
-from everturn_gateway.providers.responses import Responses
+from everturn_gateway.providers.responses import Responses, openai_question
 from everturn_gateway.providers.transport.endpoints import Counts, endpoint_for
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.streaming import Connection
@@ -57,6 +58,21 @@ def _check_gemini(body: Any, _documented: Any) -> None:
     parts = [part for each in asked["contents"] for part in each["parts"]]
     assert {"functionCall": {"name": "look", "args": {"at": "x"}}} in parts
     assert {"functionResponse": {"name": "look", "response": {"output": "a cat"}}} in parts
+
+
+def test_a_count_has_what_the_prompt_has_and_nothing_that_the_model_refuses() -> None:
+    """A schema is a part of the prompt; a refused parameter would end each count with a refusal."""
+    form = {"type": "json_schema", "json_schema": {"name": "word", "schema": {"type": "object"}}}
+    asked = replace(
+        request(UserMessage(text="hi")),
+        reasoning_effort="high",
+        options=CallOptions(response_format=form),
+    )
+    body = orjson.loads(openai_question(asked, "/v1", leave_out={"reasoning_effort"}).body)
+
+    _check(body, InputTokenCountParams)
+    assert body["text"]["format"]["name"] == "word"
+    assert "reasoning" not in body
 
 
 @pytest.mark.parametrize(

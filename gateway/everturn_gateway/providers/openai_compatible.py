@@ -76,10 +76,10 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
         )
 
     def _question(self, manner: _Manner, request: ModelRequest) -> CountQuestion | None:
-        del manner
         match self._endpoint.counts:
             case "openai":
-                return responses.openai_question(request, self._endpoint.base)
+                base = self._endpoint.base
+                return responses.openai_question(request, base, leave_out=manner.leave_out)
             case "gemini":
                 return counting.gemini_question(request, self._endpoint.base, self._endpoint.key)
             case _:

@@ -66,8 +66,13 @@ class Responses(AdaptiveProvider[_Manner]):
     def _question(self, manner: _Manner, request: ModelRequest) -> CountQuestion | None:
         if self._endpoint.counts != "openai":
             return None
-        base = self._endpoint.base
-        return openai_question(request, base, self._writer, replays=manner.replays)
+        return openai_question(
+            request,
+            self._endpoint.base,
+            self._writer,
+            leave_out=manner.leave_out,
+            replays=manner.replays,
+        )
 
     def _observed(
         self, request: ModelRequest, manner: _Manner, refused: RefusedRequestError

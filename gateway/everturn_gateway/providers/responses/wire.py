@@ -85,7 +85,10 @@ class BodyWriter:
             counts: Whether it is to be counted alone; else a reply is asked for, piece by piece.
         """
         options: dict[str, object] = {"model": request.model}
-        if not counts:
+        if counts:  # a schema that the answer has to follow stands in the prompt
+            asked = responses_options(request.options, leave_out)
+            options |= {name: each for name, each in asked.items() if name == "text"}
+        else:
             options |= {"stream": True, "store": False}
             if not request.compacts:
                 options |= _of_reply(request, leave_out)
