@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Final
 
 import anyio
 
 from everturn_actors.errors import ActorStoppedError, CoreError, is_group
+
+BROKEN_STREAM: Final = (
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    OSError,
+)
+"What a stream raises whose other end is gone."
 
 
 def is_cancelled() -> bool:

@@ -8,7 +8,7 @@ import aiohttp
 import anyio
 import discord
 
-from everturn_channels.adapter import IncomingFile
+from everturn_channels.adapter import IncomingFile, read_within
 from everturn_channels.discord.client import Client
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError
 
@@ -57,14 +57,7 @@ class Files:
             if response.status in _GONE:
                 return None
             response.raise_for_status()
-            parts: list[bytes] = []
-            size_bytes = 0
-            async for part in response.content.iter_any():
-                size_bytes += len(part)
-                if size_bytes > limit_bytes:
-                    raise FileTooLargeError
-                parts.append(part)
-            return b"".join(parts)
+            return await read_within(response.content.iter_any(), limit_bytes)
 
     async def _new_address(self, attachment: discord.Attachment, message: discord.Message) -> str:
         """Return the address of today: each holds for a day only, a message for longer."""

@@ -18,10 +18,10 @@ from msgspec import Struct
 from yarl import URL
 
 from everturn_actors.json_values import is_object
+from everturn_channels.adapter import read_within
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
-    FileTooLargeError,
     NotSentError,
     RefusedError,
     SendError,
@@ -205,7 +205,7 @@ class Homeserver:
                     allow_redirects=False,  # it goes where the operator said, or nowhere
                     trace_request_ctx=attempt,
                 ) as response:
-                    body = await _read(response, limit_bytes)
+                    body = await read_within(response.content.iter_any(), limit_bytes)
                     if response.status >= 300:
                         raise _failure(response, body)
                     return body
@@ -213,17 +213,6 @@ class Homeserver:
             # The texts of these may hold addresses; their names say what happened.
             name = type(error).__name__
             raise RequestFailedError(name, may_have_acted=attempt.is_out) from error
-
-
-async def _read(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    size_bytes = 0
-    async for part in response.content.iter_any():
-        size_bytes += len(part)
-        if size_bytes > limit_bytes:
-            raise FileTooLargeError
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _object(answer: bytes, *, status: int) -> Json:

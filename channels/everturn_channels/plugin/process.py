@@ -22,6 +22,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from everturn_actors.faults import BROKEN_STREAM
 from everturn_actors.ports import Clock
 from everturn_channels.errors import SetupError
 from everturn_channels.plugin.protocol import LINE_BYTES
@@ -36,12 +37,6 @@ LOGGED_LINE_BYTES: Final = 1000
 LAST_WORDS: Final = 300  # characters
 _SECRET_NAME: Final = re.compile(r"TOKEN|KEY|SECRET|PASS|AUTH|CREDENTIAL|COOKIE", re.IGNORECASE)
 _SECRET_LEAST: Final = 4  # shorter ones would blank out half of a text
-_BROKEN: Final = (
-    anyio.BrokenResourceError,
-    anyio.ClosedResourceError,
-    anyio.EndOfStream,
-    OSError,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +152,7 @@ class PluginProcess:
         await anyio.lowlevel.checkpoint()  # one that writes without end must not hold the loop
         try:
             return self._lines.feed(await self._process.stdout.receive(READ_BYTES))
-        except _BROKEN as error:
+        except BROKEN_STREAM as error:
             self._all_read.set()
             raise anyio.EndOfStream from error
 
@@ -170,13 +165,13 @@ class PluginProcess:
         assert self._process.stdin is not None
         try:
             await self._process.stdin.send(data)
-        except _BROKEN as error:
+        except BROKEN_STREAM as error:
             raise anyio.BrokenResourceError from error
 
     async def close_input(self) -> None:
         """Close its standard input, as it is closed when the gateway is killed."""
         assert self._process.stdin is not None
-        with suppress(*_BROKEN):
+        with suppress(*BROKEN_STREAM):
             await self._process.stdin.aclose()
 
     def kill(self) -> None:
@@ -199,7 +194,7 @@ class PluginProcess:
         """Log its standard error, at DEBUG and not without end, until that is closed."""
         assert self._process.stderr is not None
         lines = Lines(LOGGED_LINE_BYTES)
-        with suppress(*_BROKEN):
+        with suppress(*BROKEN_STREAM):
             async for chunk in self._process.stderr:
                 await anyio.lowlevel.checkpoint()
                 for line in lines.feed(chunk):

@@ -19,6 +19,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from everturn_actors.faults import BROKEN_STREAM
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.settings import McpServerSettings
@@ -31,12 +32,6 @@ REAP_S: Final = 2.0  # until the system has told of its end
 PASSED_ON: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TZ", "USER")
 LOGGED_LINES: Final = 200  # of a server's standard error, each time that it is started
 LOGGED_LINE_BYTES: Final = 1000
-_BROKEN: Final = (
-    anyio.BrokenResourceError,
-    anyio.ClosedResourceError,
-    anyio.EndOfStream,
-    OSError,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +83,7 @@ class ServerProcess:
         assert self._process.stdout is not None
         try:
             return self._lines.feed(await self._process.stdout.receive())
-        except _BROKEN as error:
+        except BROKEN_STREAM as error:
             raise anyio.EndOfStream from error
 
     async def write(self, data: bytes) -> None:
@@ -100,14 +95,14 @@ class ServerProcess:
         assert self._process.stdin is not None
         try:
             await self._process.stdin.send(data)
-        except _BROKEN as error:
+        except BROKEN_STREAM as error:
             raise anyio.BrokenResourceError from error
 
     async def log_errors(self) -> None:
         """Log its standard error, at DEBUG and not without end, until that is closed."""
         assert self._process.stderr is not None
         lines, count = Lines(LOGGED_LINE_BYTES), 0
-        with suppress(*_BROKEN):
+        with suppress(*BROKEN_STREAM):
             async for chunk in self._process.stderr:
                 for line in _ended(lines, chunk):
                     self._last_words = self._environment.secrets.mask(line)
@@ -144,7 +139,7 @@ class ServerProcess:
         """
         process = self._process
         assert process.stdin is not None
-        with suppress(*_BROKEN):
+        with suppress(*BROKEN_STREAM):
             await process.stdin.aclose()
         with anyio.move_on_after(STDIN_S):
             await process.wait()
