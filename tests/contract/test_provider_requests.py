@@ -61,7 +61,8 @@ BLIND = {
 
 def messages_of(sent: Any) -> list[Any]:
     """Return the messages of a request."""
-    return sent["input"] if "input" in sent else sent["messages"]
+    messages: list[Any] = sent["input"] if "input" in sent else sent["messages"]
+    return messages
 
 
 def seen(sent: Any) -> list[str]:

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from anyio.abc import Process, TaskStatus
 from support.command import everturn
-from support.database import free_port
+from support.ports import free_port
 
 IRC = Path(__file__).parents[2] / "examples" / "irc_channel.py"
 SERVER = shutil.which("ngircd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")

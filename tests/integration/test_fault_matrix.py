@@ -17,18 +17,9 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.examples import LONG_RUN
-from support.fault_world import (
-    VICTIMS,
-    WAIT_S,
-    Echo,
-    Fault,
-    Wiki,
-    World,
-    open_world,
-    until,
-    write_folder,
-)
+from support.fault_world import VICTIMS, Echo, Fault, Wiki, World, open_world, until, write_folder
 from support.feeding_adapter import FeedingAdapter
+from support.patience import WAIT_S
 
 from everturn_actors.documents import WriteBehind
 from everturn_actors.events import Event, SessionStarted

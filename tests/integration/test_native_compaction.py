@@ -165,7 +165,10 @@ async def test_what_openai_encrypts_goes_back_to_it_and_others_read_a_text_besid
                 assert "And more." in api.requests[-1].body.decode()
                 assert "enc-" not in api.requests[-1].body.decode()
         async with talking(api, disk, kind=RESPONSES) as test:
-            refusal = {"code": "invalid_encrypted_content", "type": "invalid_request_error"}
+            refusal: dict[str, Any] = {
+                "code": "invalid_encrypted_content",
+                "type": "invalid_request_error",
+            }
             api.script(
                 refused_by_openai(400, "The encrypted content could not be verified.", **refusal)
             )

@@ -9,17 +9,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.run_logs import (
-    WAIT_S,
-    edge,
-    failing,
-    modes_in,
-    names_in,
-    opened,
-    put,
-    started_anew,
-    stuck,
-)
+from support.patience import WAIT_S
+from support.run_logs import edge, failing, modes_in, names_in, opened, put, started_anew, stuck
 from support.run_records import a_life, armed, done, hour, standing_after
 from support.tables import table
 

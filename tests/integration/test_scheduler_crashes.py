@@ -18,7 +18,8 @@ import pytest
 from msgspec import structs
 from support.crashing import Moment
 from support.examples import LONG_RUN
-from support.lives import WAIT_S, Lives
+from support.lives import Lives
+from support.patience import WAIT_S
 from support.schedule_left import Left, left_by
 from support.schedule_stories import STORIES, Story, write
 from support.schedule_victim import DUE, open_gateway

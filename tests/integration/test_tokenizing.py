@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 import orjson
@@ -28,7 +29,7 @@ def write_tokenizer(folder: Path) -> None:
         "unk_token": "[UNK]",
     }
     fields = ("truncation", "padding", "normalizer", "post_processor", "decoder")
-    whole = {
+    whole: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],
         "pre_tokenizer": {"type": "Whitespace"},

@@ -23,6 +23,7 @@ from support.examples import examples
 from support.mutations import as_json, in_pieces, mutated, torn
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.json_values import as_object
 from everturn_actors.model import ToolCall
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.errors import McpAnswerError
@@ -131,9 +132,9 @@ def test_any_list_of_tools_is_cut_to_what_a_model_can_be_given(data: bytes) -> N
     kept, faults = sifted(said)
     tools = [
         RemoteDefinition(
-            name=each["name"],
-            description=shortened(each["description"]),
-            parameters=each["inputSchema"],
+            name=str(each["name"]),
+            description=shortened(str(each["description"])),
+            parameters=as_object(each["inputSchema"]),
         )
         for each in kept
     ]

@@ -21,7 +21,6 @@ from support.full_checks import Left, Outcome, Point, read_left
 from support.full_proof import Proof, scratch, words
 from support.full_scenario import (
     SCRIPT,
-    WAIT_S,
     Gateway,
     Threads,
     live,
@@ -30,6 +29,7 @@ from support.full_scenario import (
     prepare,
 )
 from support.full_world import IN_SUPERVISOR, KEYS, World
+from support.patience import WAIT_S
 
 from everturn_actors.errors import CoreError
 from everturn_gateway.errors import GatewayError

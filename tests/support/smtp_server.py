@@ -83,7 +83,7 @@ class SmtpServer:
 
 def read_mail(raw: bytes) -> EmailMessage:
     """Return a mail as a message."""
-    return BytesParser(policy=default).parsebytes(raw)  # type: ignore[return-value]
+    return BytesParser(policy=default).parsebytes(raw)
 
 
 def text_of(mail: EmailMessage) -> str:
