@@ -243,7 +243,7 @@ class JobFields(SettingsModel):
     max_runs: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     "It is over after so many runs."
     paused: bool = False
-    retries: RetriesSettings = RetriesSettings.model_construct()
+    retries: RetriesSettings = RetriesSettings()
     process: Annotated[str, AfterValidator(_name)] | None = None
     "The background process that it is tied to: it is over when that ends."
 
