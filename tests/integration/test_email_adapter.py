@@ -104,6 +104,23 @@ async def test_who_is_not_believed_and_machines_are_not_heard() -> None:
     assert world.smtp.taken == []
 
 
+async def test_the_secret_address_is_told_to_those_alone_who_wrote_to_it() -> None:
+    """Whoever knows it can write in any name; the bot also answers strangers, with a code say."""
+    secret = "bot+abcdef123456@everturn.test"
+    stranger = "zo\u00e9@example.com"
+    async with open_email_world(secret_tag="abcdef123456") as world:  # noqa: S106 - of a test
+        async with world.running() as handler:
+            world.deliver(mail_from(ANN, "hello", to=secret).as_bytes())
+            world.deliver(mail_from(BOB, "who is there?").as_bytes())
+            await handler.until(lambda: len(handler.texts()) == 2)
+            for asked in (message_of(handler, "hello"), message_of(handler, "who is there?")):
+                await world.say(asked.chat.id, "hi", topic=asked.chat.topic)
+            await world.say(stranger, "an address in UTF-8")
+        taken = {to: read_mail(raw)["Reply-To"] for to, raw in world.smtp.taken}
+
+    assert taken == {ANN: secret, BOB: None, stranger: None}
+
+
 async def test_two_bots_do_not_answer_each_other() -> None:
     """A war of automatic answers ends with the first of them."""
     other = "bot@other.test"
@@ -335,6 +352,7 @@ async def test_a_look_says_who_vouches_for_senders() -> None:
 async def test_a_server_that_says_nothing_holds_up_no_end() -> None:
     """Who is cancelled leaves no thread behind that waits for a word."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(10)
         port = listening.getsockname()[1]
         here = MailServer(host="127.0.0.1", port=port, security="tls")
         silenced = account(port, port, imap=here)

@@ -32,6 +32,8 @@ _PIECES = st.sampled_from(
         b"Content-Type: multipart/mixed; boundary=b\n",
         b"Content-Type: multipart/report; report-type=delivery-status; boundary=b\n",
         b'Content-Type: text/html; charset="utf-16"\n',
+        b'Content-Type: text/plain; charset="utf-7"\n\n+2AA-\n',
+        b"Subject: =?unicode_escape?q?=5Cud800?=\n",
         b"Content-Type: text/plain; charset*=x''%ff; format=flowed\n",
         b"Content-Type: message/rfc822\n",
         b"Content-Type: message/delivery-status\n",

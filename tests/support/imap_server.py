@@ -18,6 +18,7 @@ from email.parser import BytesHeaderParser
 from typing import Final
 
 import anyio
+from anyio.abc import TaskGroup
 
 from everturn_gateway.clock import SystemClock
 
@@ -232,6 +233,8 @@ class _Session:
             if uid in {int(each) for each in uids.split(",")}:
                 at, raw = self._told[uid]
                 await self._say(_fetched(number, uid, at, raw, items))
+                # Servers say so among the answers when somebody reads the mail elsewhere.
+                await self._say(f"* {number} FETCH (UID {uid} FLAGS (\\Seen))")
 
     async def _do_append(self, _tag: str, arguments: str) -> str | None:
         assert self._account is not None
@@ -303,12 +306,18 @@ def _fetched(number: int, uid: int, at: datetime, raw: bytes, items: str) -> byt
 async def open_imap_server(tls: ssl.SSLContext | None = None) -> AsyncGenerator[ImapServer]:
     """Run one on a free port of loopback, until the block ends."""
     server = ImapServer()
+    came: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+    def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.put_nowait((reader, writer))  # a callback of the loop can begin no task of a group
+
+    async def talk_to_all(tasks: TaskGroup) -> None:
+        while True:
+            tasks.start_soon(server.talk, *await came.get())
+
     async with anyio.create_task_group() as tasks:
-
-        def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            tasks.start_soon(server.talk, reader, writer)
-
-        listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+        tasks.start_soon(talk_to_all, tasks)
+        listener = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
         server.port = listener.sockets[0].getsockname()[1]
         try:
             yield server

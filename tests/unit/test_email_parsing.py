@@ -42,6 +42,7 @@ def test_a_sender_is_believed_where_the_trusted_server_vouches() -> None:
         f"{SERVER} 1; dmarc=pass header.from=Example.ORG",
         f"{SERVER}; dmarc=none header.from=example.org; dkim=pass header.d=example.org",
         f"{SERVER}; spf=pass smtp.mailfrom=bounce@example.org",
+        f"{SERVER}; dkim=none; dmarc=pass(p=NONE,sp=NONE) header.from=example.org;",
     }
     not_believed = {
         "",
@@ -55,6 +56,12 @@ def test_a_sender_is_believed_where_the_trusted_server_vouches() -> None:
         f'{SERVER}; dkim=pass reason="header.d=example.org" header.d=evil.example',
         f"{SERVER}; dmarc=fail (dmarc=pass header.from=example.org)",
         "evil.example; dmarc=pass header.from=example.org",
+        # A forger owns all of a name that ends in his own.
+        f'{SERVER}; spf=pass smtp.mailfrom="x@example.org"@evil.example',
+        f"{SERVER}; dkim=pass header.d=example.org(.evil.example",
+        f"{SERVER}; dkim=pass header.d=example.org(x).evil.example",
+        f'{SERVER}; dkim=pass header.d=example.org".evil.example',
+        f"{SERVER}; spf=pass smtp.mailfrom=x@example.org;.evil.example",
         f"evil.example; x=y ({SERVER}); dmarc=pass header.from=example.org",
     }
     who = account(1, 1)
@@ -278,3 +285,14 @@ Message-ID: <n1.0@everturn.test>
     assert (found.message_id, found.why) == ("<n1.0@everturn.test>", "550 5.1.1 no such user")
     assert bounce_of(report.replace("failed", "delayed").encode()) is None
     assert bounce_of(b"Content-Type: multipart/report\n\nnothing") is None
+
+
+def test_a_mail_of_parts_in_parts_is_read_at_its_beginning() -> None:
+    """The library's work grows with lines times parts: anybody could stop the gateway with it."""
+    parts = (f"Content-Type: multipart/mixed; boundary=b{at}\n\n--b{at}\n" for at in range(300))
+    raw = f"From: {ANN}\n{''.join(parts)}\nhello\n{chr(10) * 200_000}".encode()
+    found = content_of(raw)
+
+    assert found.text == "hello"
+    assert "it is too large: only its beginning was read" in found.notes
+    assert bounce_of(raw) is None

@@ -49,9 +49,10 @@ def compose(account: EmailAccount, message: Outbound, context: Context) -> bytes
     Raises:
         ValueError: It is to go to what is no address.
     """
-    mail = EmailMessage(policy=_POLICY.clone(utf8=not message.chat_id.isascii()))
+    address = address_in(message.chat_id)
+    mail = EmailMessage(policy=_POLICY.clone(utf8=not address.isascii()))
     payload = payload_of(message.payload) if message.payload else Payload(text="")
-    local, _, domain = address_in(message.chat_id).rpartition("@")
+    local, _, domain = address.rpartition("@")
     if not local:
         raise ValueError(message.chat_id)
     mail["From"] = Address(account.display_name, account.local_part, account.domain)
@@ -64,7 +65,9 @@ def compose(account: EmailAccount, message: Outbound, context: Context) -> bytes
         chain = context.thread.references if context.thread is not None else ()
         mail["In-Reply-To"] = parent
         mail["References"] = " ".join(dict.fromkeys((*chain, parent)))
-    if account.secret_address:
+    # Who was believed without it does not learn the address to which all are.
+    names_secret = context.thread is not None and context.thread.names_secret
+    if account.secret_address and (names_secret or not account.authserv_id):
         mail["Reply-To"] = account.secret_address
     # So that no machine answers. Sources: RFC 3834, section 5, and, of the other, [MS-OXCMAIL].
     mail["Auto-Submitted"] = "auto-replied" if parent else "auto-generated"

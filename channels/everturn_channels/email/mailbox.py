@@ -158,8 +158,8 @@ class Mailbox:
         """Return at most so many bytes of a mail, from its beginning; None where it is gone."""
         wanted = f"(UID BODY.PEEK[]<0.{limit_bytes}>)"
         found = await self._run(lambda: list(self._records(str(uid), wanted)))
-        named = f"UID {uid}".encode()
-        return next((data for meta, data in found if named in meta), None)
+        named = ((_UID.search(meta), data) for meta, data in found)
+        return next((data for each, data in named if each and int(each[1]) == uid), None)
 
     async def has(self, folder: str, message_id: str) -> bool:
         """Return whether a folder has a mail of this Message-ID; one that is not there has none."""
@@ -226,7 +226,10 @@ class Mailbox:
         return sorted({int(uid) for line in numbers for uid in line if uid.isdigit()})
 
     def _records(self, uids: str, wanted: str) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what is said of each mail: in its line, and the text that came with it."""
+        """Yield what is said of each mail: in its line, and the text that came with it.
+
+        A server may say of any mail that its flags changed, between these: that has no text.
+        """
         kind, found = self._client.uid("FETCH", uids, wanted)
         if kind != "OK":
             msg = f"a fetch was answered with {kind}"
@@ -237,13 +240,13 @@ class Mailbox:
             if not isinstance(line, bytes):
                 continue
             if _RECORD.match(line):
-                if meta:
+                if data:
                     yield meta, data
                 meta = data = b""
             meta += b" " + line  # some fields stand behind the text
             if isinstance(each, tuple):
                 data = each[1]
-        if meta:
+        if data:
             yield meta, data
 
     def _was_told(self) -> bool:

@@ -177,7 +177,7 @@ class MailReader(Struct, frozen=True, kw_only=True):
             ConnectionLostError: It cannot be fetched now.
         """
         raw = await self.fetcher.mail(envelope.uid, _BOUNCE_BYTES)
-        found = bounce_of(raw) if raw is not None else None
+        found = await to_thread.run_sync(bounce_of, raw) if raw is not None else None
         to = self.threads.sent_to(found.message_id) if found is not None else ""
         if found is not None and to:
             fields = {"chat": to, "message_id": found.message_id, "why": found.why}

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 INBOX: Final = "inbox"
 "The cursor with the UIDVALIDITY of the folder and the last UID up to which all is durable."
 LAST: Final = "last"
-"The cursor with the time of the last mail that was taken."
+"The cursor with the time of the last mail up to which all are durable."
 LISTEN_S: Final = 300.0
 "So long a server is listened to before it is asked: some forget who listens for longer."
 POLL_S: Final = 30.0
@@ -72,6 +72,8 @@ class Receiver:
         self._hourly = HourlyLimit(account.mails_per_hour)
         self._told: Cooldown[str] = Cooldown(_TOLD_EVERY_S)
         self._validity = 0
+        self._taken: dict[int, datetime] = {}
+        "When mails came that were taken, and stand behind one that was not."
 
     async def run(self, box: Mailbox, folder: Folder, reader: MailReader) -> None:
         """Receive until cancelled.
@@ -113,7 +115,8 @@ class Receiver:
                 "the mail server gave all mails new numbers: what came since is found by its time",
                 extra={"folder": self._account.inbox, "after": after.isoformat()},
             )
-            uids = await box.uids_since(after.date())
+            # A server goes by its own day, which may be the one before (RFC 3501, section 6.4.4).
+            uids = await box.uids_since((after - timedelta(days=1)).date())
         arrived: list[_Arrived] = []
         for page in _pages(uids):
             found = await self._arrived(box, page, reader, after=after)
@@ -223,7 +226,7 @@ class Receiver:
     # --- how far was read ---
 
     async def _confirm(self, envelope: Envelope) -> None:
-        await self._handler.keep_cursor(LAST, envelope.at.isoformat())
+        self._taken[envelope.uid] = envelope.at
         await self._settle(envelope.uid)
 
     async def _pass(self, uid: int) -> None:
@@ -235,8 +238,13 @@ class Receiver:
         await self._mark.settle(uid)
         before = self._mark.reached
         self._mark.advance()
-        if self._mark.reached not in {None, before}:
-            await self._keep(self._mark.reached or 0)
+        reached = self._mark.reached
+        if reached is None or reached == before:
+            return
+        passed = [self._taken.pop(each) for each in list(self._taken) if each <= reached]
+        if passed:
+            await self._handler.keep_cursor(LAST, max(passed).isoformat())
+        await self._keep(reached)
 
     async def _keep(self, uid: int) -> None:
         await self._handler.keep_cursor(INBOX, f"{self._validity}:{uid}")

@@ -22,6 +22,7 @@ from everturn_channels.adapter import Outbound
 from everturn_channels.email.account import EmailAccount, login_of
 from everturn_channels.email.composing import Context, compose
 from everturn_channels.email.mailbox import open_mailbox
+from everturn_channels.email.parsing.fields import address_in
 from everturn_channels.email.threads import Threads, parent_of
 from everturn_channels.errors import (
     ChannelError,
@@ -54,14 +55,18 @@ class Sender:
 
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`."""
-        threads, topic, to = self._threads, message.topic, message.chat_id
+        threads, topic = self._threads, message.topic
+        to = address_in(message.chat_id)
+        if not to:
+            msg = f"{message.chat_id} is no address that mail can be sent to"
+            raise RefusedError(msg, is_chat_gone=True)
         if why := threads.bounced(to):
             msg = f"Mail to {to} comes back: {why}"
             raise RefusedError(msg, is_chat_gone=True)
         message_id = threads.own_id(message.nonce, topic)
         if message.is_repeat and await self._is_filed(message_id):
             return message_id
-        known = threads.get(to, topic)
+        known = threads.get(message.chat_id, topic)
         # Without a topic a mail is an answer only where it says to which.
         thread = known if topic or message.reply_to else None
         context = Context(
@@ -73,8 +78,8 @@ class Sender:
         try:
             mail = compose(self._account, message, context)
         except ValueError as error:
-            msg = f"{to} is no address that mail can be sent to"
-            raise RefusedError(msg, is_chat_gone=True) from error
+            msg = f"What is to be sent to {to} cannot be written as mail: {error}"
+            raise RefusedError(msg) from error
         if message.buttons:
             await threads.note_question(message_id, message.buttons)
         async with self._slots:
@@ -99,7 +104,7 @@ class Sender:
                 raise RefusedError(msg)
             try:
                 await client.mail(self._account.address, options=options)
-                await client.rcpt(to)
+                await client.rcpt(to, encoding="utf-8")
             except aiosmtplib.SMTPResponseException as error:
                 is_recipient = isinstance(error, aiosmtplib.SMTPRecipientRefused)
                 raise _refusal(error, is_recipient=is_recipient) from error

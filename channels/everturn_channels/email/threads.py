@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from everturn_channels.adapter import Button, InboundHandler
 from everturn_channels.email.account import EmailAccount
+from everturn_channels.email.parsing.authenticity import names_secret
 from everturn_channels.email.parsing.fields import ID, Fields
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ class Thread(Struct, frozen=True, kw_only=True):
     subject: str
     references: tuple[str, ...] = ()
     "Message-IDs from the first mail to the newest; some between may be missing."
+    names_secret: bool = False
+    "Whether its newest mail was sent to the secret address."
 
 
 class Quote(Struct, frozen=True, kw_only=True):
@@ -55,7 +58,7 @@ class Threads:
     """The threads of one mailbox; the newest outlive a restart, as cursors do."""
 
     def __init__(self, account: EmailAccount, handler: InboundHandler) -> None:
-        self._handler, self._domain = handler, account.domain
+        self._account, self._handler, self._domain = account, handler, account.domain
         self._own = re.compile(
             rf"<[A-Za-z0-9-]+\.([0-9a-f]{{{_TOPIC_DIGITS}}}|{_TOP})@{re.escape(account.domain)}>"
         )
@@ -88,6 +91,7 @@ class Threads:
         thread = Thread(
             subject=fields.text("subject")[:_SUBJECT_CHARS],
             references=_chain([*named, *([own] if own else [])]),
+            names_secret=names_secret(fields, self._account),
         )
         if thread != before:
             await self._keep(chat, topic, thread)

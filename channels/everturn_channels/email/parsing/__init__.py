@@ -7,4 +7,5 @@
 - `fields`: the header fields of a mail, as text, whatever their sender made of them
 - `html_text`: the HTML of a mail as Markdown, without what its reader would not see
 - `quotes`: what of a mail's text its sender wrote now, and what is quoted from before
+- `structure`: the parts of a mail, read in good time whatever its sender made of it
 """

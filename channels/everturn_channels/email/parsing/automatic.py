@@ -13,6 +13,7 @@ from typing import Final
 
 from everturn_channels.email.account import EmailAccount
 from everturn_channels.email.parsing.fields import Fields
+from everturn_channels.names import one_line
 
 _BULK: Final = frozenset({"bulk", "junk", "list", "auto_reply"})
 _FIELDS: Final = frozenset({"x-autoreply", "x-autorespond", "x-loop"})
@@ -30,14 +31,14 @@ def why_unanswered(fields: Fields, account: EmailAccount) -> str:
         return "it is the bot's own"
     kind = fields.first("auto-submitted").partition(";")[0].strip().lower()
     if kind and kind != "no":
-        return f"Auto-Submitted: {kind}"
+        return f"Auto-Submitted: {one_line(kind)}"
     if fields.first("precedence").lower() in _BULK:
         return f"Precedence: {fields.first('precedence').lower()}"
     if "return-path" in fields.names and fields.first("return-path").replace(" ", "") == "<>":
         return "an empty Return-Path"
     for name in fields.names:
         if name.startswith("list-") or name in _FIELDS:
-            return f"the field {name}"
+            return f"the field {one_line(name)}"
     if _MACHINES.fullmatch(sender.rpartition("@")[0]):
         return "its sender is a program"
     return ""

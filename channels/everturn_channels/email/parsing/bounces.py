@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from email.message import Message
-from email.parser import BytesParser
-from email.policy import compat32
 from typing import Final
 
 from msgspec import Struct
 
 from everturn_channels.email.parsing.fields import Fields
+from everturn_channels.email.parsing.structure import parsed
 from everturn_channels.names import one_line
 
 _RETURNED: Final = frozenset({"message/rfc822", "message/global", "message/global-headers"})
 _WORDS: Final = 200
+_WORK_MAX: Final = 1_000_000  # anybody can send one, without a name
 _STATUS: Final = re.compile(r"5\.\d{1,3}\.\d{1,3}")
 
 
@@ -35,7 +35,7 @@ def may_be_bounce(fields: Fields) -> bool:
 
 def bounce_of(raw: bytes) -> Bounce | None:
     """Return what came back; None where nothing did, or only for now."""
-    message: Message = BytesParser(policy=compat32).parsebytes(raw)
+    message, _ = parsed(raw, _WORK_MAX)
     why = message_id = ""
     for part in message.walk():
         kind = part.get_content_type()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
-from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import collapse_rfc2231_value
 from mimetypes import guess_extension
@@ -20,6 +19,7 @@ from msgspec import Struct
 from everturn_channels.email.parsing.fields import Fields, decoded, to_text
 from everturn_channels.email.parsing.html_text import text_of_html
 from everturn_channels.email.parsing.quotes import written_in
+from everturn_channels.email.parsing.structure import parsed
 
 TEXT_MAX_CHARS: Final = 200_000
 _PART_MAX_CHARS: Final = 1_000_000
@@ -67,7 +67,8 @@ def content_of(raw: bytes, *, is_cut: bool = False) -> Content:
         raw: As it came, or its beginning.
         is_cut: Whether it goes on.
     """
-    message: Message = BytesParser(policy=compat32).parsebytes(raw)
+    message, is_shortened = parsed(raw)
+    is_cut = is_cut or is_shortened
     fields = Fields(message)
     subject = fields.text("subject")
     texts, files, notes = list[str](), list[AttachedFile](), list[str]()

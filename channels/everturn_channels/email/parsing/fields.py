@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Sequence
 from email.errors import HeaderParseError
@@ -20,6 +21,8 @@ _ADDRESS_CHARS: Final = 254  # RFC 5321, section 4.5.3.1.3, less the angle brack
 _FOLD: Final = re.compile(r"\r?\n[ \t]*|\r|\n")
 _IDS_MAX: Final = 100
 _VALUE_CHARS: Final = 60_000  # of one field; people write some hundred
+_FROM_CHARS: Final = 2_000
+_MAILERS_CHARS: Final = 20_000  # of all fields with addresses: some hundred people
 
 
 class Mailer(Struct, frozen=True, kw_only=True):
@@ -64,7 +67,13 @@ class Fields:
 
     def mailers(self, *names: str) -> Sequence[Mailer]:
         """Return whom address fields name, in their order."""
-        values = [value for name in names for value in self.all(name)]
+        values: list[str] = []
+        left = _MAILERS_CHARS
+        for value in (value for name in names for value in self.all(name)):
+            values.append(value[:left])
+            left -= len(values[-1])
+            if not left:
+                break
         return [
             Mailer(address=address_in(address), name=decoded(name))
             for name, address in getaddresses(values)
@@ -74,8 +83,11 @@ class Fields:
     @property
     def sender(self) -> Mailer:
         """Who a mail claims to be from; nobody where it does not name exactly one."""
+        written = self.all("from")
+        if len(written) != 1 or len(written[0]) > _FROM_CHARS:
+            return Mailer(address="")
         named = self.mailers("from")
-        return named[0] if len(named) == 1 and len(self.all("from")) == 1 else Mailer(address="")
+        return named[0] if len(named) == 1 else Mailer(address="")
 
     @property
     def message_id(self) -> str:
@@ -106,12 +118,18 @@ def to_text(data: bytes, charset: str) -> str:
     """Return bytes as text: in their charset where that is known and right, else by a guess."""
     for name in (charset, "utf-8"):
         try:
-            return data.decode(_WIDER.get(name.lower(), name))
-        except (LookupError, UnicodeDecodeError, ValueError):
+            known = codecs.lookup(_WIDER.get(name.lower(), name)).name
+            if known not in _OF_PROGRAMS:
+                text = data.decode(known)
+                text.encode()  # some charsets have halves of characters, which nobody can keep
+                return text
+        except (LookupError, ValueError):
             continue
     return data.decode("cp1252", "replace")
 
 
+# Python calls charsets what no mail is written in; some take for ever.
+_OF_PROGRAMS: Final = frozenset({"unicode-escape", "raw-unicode-escape", "idna", "punycode"})
 # What is called so often holds more characters than that has.
 _WIDER: Final = {
     "gb2312": "gb18030",
