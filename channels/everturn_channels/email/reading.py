@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -52,6 +53,8 @@ class Fetcher:
         self._opened = AsyncExitStack()
         self._box: Mailbox | None = None
         self._lock = anyio.Lock()
+        self.turn = anyio.Lock()
+        "Of one mail from when it is fetched until it is read: a large one takes much memory."
 
     async def mail(self, uid: int, limit_bytes: int) -> bytes | None:
         """Return at most so many bytes of a mail; None where it is gone.
@@ -126,10 +129,12 @@ class MailReader(Struct, frozen=True, kw_only=True):
         """
         is_cut = envelope.size_bytes > MAIL_MAX_BYTES
         limit = BEGINNING_BYTES if is_cut else MAIL_MAX_BYTES * 2
-        raw = await self.fetcher.mail(envelope.uid, limit)
-        if raw is None:
-            return ()
-        content = await to_thread.run_sync(lambda: content_of(raw, is_cut=is_cut))
+        async with self.fetcher.turn:
+            raw = await self.fetcher.mail(envelope.uid, limit)
+            if raw is None:
+                return ()
+            content = await to_thread.run_sync(partial(content_of, raw, is_cut=is_cut))
+            del raw
         fields = content.fields
         chat = chat_of(fields, self.threads)
         sender = person_of(fields)
