@@ -13,6 +13,10 @@ from pathlib import Path
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _MANY = 8000
 _KEPT = 64  # by this process, the newest
+# Looked at once, as this is imported: tests ask for ports in the middle of their loops.
+_FIRST = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32_768
+_FOLDER = Path(tempfile.gettempdir()) / f"everturn-test-ports-{os.getuid()}"
+_FOLDER.mkdir(exist_ok=True)
 _claims: deque[int] = deque()
 
 
@@ -25,14 +29,11 @@ def free_port() -> int:
     Raises:
         LookupError: All are taken.
     """
-    first = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32_768
-    end = max(first, 10_000 + _MANY)
-    folder = Path(tempfile.gettempdir()) / f"everturn-test-ports-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
+    end = max(_FIRST, 10_000 + _MANY)
     chance = random.SystemRandom()  # whatever a test makes reproducible
     for _ in range(_MANY):
         port = chance.randrange(end - _MANY, end)
-        claim = os.open(folder / str(port), os.O_CREAT | os.O_RDWR, 0o600)
+        claim = os.open(_FOLDER / str(port), os.O_CREAT | os.O_RDWR, 0o600)
         if _is_free(claim, port):
             _claims.append(claim)
             if len(_claims) > _KEPT:
