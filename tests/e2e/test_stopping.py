@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -76,7 +75,6 @@ def write_world(folder: Path, model_url: str) -> None:
         "server": {"port": 0, "stop_timeout_seconds": STOP_S},
         "channels": {"external": [plugin]},
         "routes": [{"match": {"channel": "outside"}, "agent": "helper"}],
-        "logging": {"format": "json"},
     }
     (folder / "everturn.yaml").write_text(yaml.safe_dump(config))
     jobs = folder / ".everturn" / "schedules"
@@ -172,8 +170,7 @@ async def test_a_stop_ends_in_time_though_everything_hangs(
     assert heard[1] == b"STOPPING=1"
     assert "not stopped after" not in said
     assert "Traceback" not in said
-    logged = [json.loads(line) for line in said.splitlines() if not line.startswith("everturn: ")]
-    assert "the gateway listens" in [line["message"] for line in logged]
+    assert "the gateway listens" in said
     assert told.pop("follower") == "ended"
     assert told.keys() == {"waiting", "streaming", "calling"}
     assert all("the message is accepted, and its turn goes on" in each for each in told.values())

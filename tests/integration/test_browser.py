@@ -206,13 +206,14 @@ async def test_no_process_is_left_when_the_gateway_is_killed(tmp_path: Path) -> 
             """
             import asyncio, os
             from everturn_gateway.clock import SystemClock
-            from everturn_gateway.tools.browser.browsers import Wanted
+            from everturn_gateway.tools.browser.browsers import BrowserRules
             from everturn_gateway.tools.browser.opening import open_browser_place
             from everturn_gateway.tools.web.addresses import Allowed
 
             async def main():
                 async with open_browser_place(os.environ, SystemClock()) as place:
-                    session = await (await place.browsers()).session("s", Wanted(allowed=Allowed()))
+                    browsers, rules = await place.browsers(), BrowserRules(allowed=Allowed())
+                    session = await browsers.session("s", rules)
                     await session.context.new_page()
                     print("open", flush=True)
                     await asyncio.sleep(600)
