@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 import anyio
 import pytest
+from anyio import to_thread
 from support.dovecot import COMMAND, Dovecot
 from support.email_contract import ANN, BOT, EmailContract, account, mail_from
 from support.email_kills import talk_through_kills
@@ -87,7 +88,7 @@ class TestEmailOnDovecot(EmailContract):
 
     async def revoke(self) -> None:
         """Change the password."""
-        self.server.set_password(self.user, "another")
+        await to_thread.run_sync(self.server.set_password, self.user, "another")
         with pytest.raises(SetupError):
             while True:
                 await self.uids()
