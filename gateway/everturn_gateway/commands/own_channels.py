@@ -37,6 +37,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 def say() -> None:
@@ -49,8 +50,9 @@ def say() -> None:
 def test_the_channel_keeps_the_protocol() -> None:
     """What it breaks is printed, rule by rule."""
     say = shlex.join([sys.executable, __file__])
-    command = ["everturn", "channel", "test", "{name}", "--say", say]
-    assert subprocess.run(command, check=False).returncode == 0
+    command = ["everturn", "channel", "test", "{name}", "--say", say, "--wait", "10"]
+    beside = Path(__file__).parents[1]  # where everturn.yaml is
+    assert subprocess.run(command, cwd=beside, check=False).returncode == 0
 
 
 if __name__ == "__main__":
