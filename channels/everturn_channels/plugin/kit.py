@@ -432,11 +432,11 @@ def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, 
 
 
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
-    known = {name: said[name] for name in Outbound.__dataclass_fields__ if said.get(name)}
-    known["buttons"] = [
-        Button(label=each["label"], data=each["data"]) for each in said.get("buttons") or ()
-    ]
-    return Outbound(**{**known, "file": file})
+    names = set(Outbound.__dataclass_fields__) - {"buttons", "file"}
+    known: dict[str, Any] = {name: said[name] for name in names if said.get(name)}
+    told = said.get("buttons") or ()
+    buttons = [Button(label=each["label"], data=each["data"]) for each in told]
+    return Outbound(**known, buttons=buttons, file=file)
 
 
 # --- running -------------------------------------------------------------------------------------
