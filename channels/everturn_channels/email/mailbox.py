@@ -186,7 +186,7 @@ class Mailbox:
         """Put a mail into a folder, as one that was seen."""
 
         def put() -> None:
-            self._box.append(mail, folder, flag_set=["\\Seen"])
+            self._box.append(mail, folder, flag_set=["\\Seen"])  # pyright: ignore[reportUnknownMemberType]
 
         await self._run(put)
 
@@ -205,7 +205,7 @@ class Mailbox:
     # --- in the thread ---
 
     def _select(self, folder: str) -> Folder:
-        self._box.folder.set(folder, readonly=True)
+        self._box.folder.set(folder, readonly=True)  # pyright: ignore[reportUnknownMemberType]
         self._was_told()
         validity, following = (self._number(name) for name in ("UIDVALIDITY", "UIDNEXT"))
         if not following:
@@ -236,16 +236,21 @@ class Mailbox:
             raise imaplib.IMAP4.error(msg)
         meta = data = b""
         for each in found:
-            line = each[0] if isinstance(each, tuple) else each
-            if not isinstance(line, bytes):
-                continue
+            text: bytes | None = None
+            match each:
+                case bytes() as line:
+                    pass
+                case (bytes() as line, bytes() as text):
+                    pass
+                case _:
+                    continue
             if _RECORD.match(line):
                 if data:
                     yield meta, data
                 meta = data = b""
             meta += b" " + line  # some fields stand behind the text
-            if isinstance(each, tuple):
-                data = each[1]
+            if text is not None:
+                data = text
         if data:
             yield meta, data
 

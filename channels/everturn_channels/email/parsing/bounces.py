@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from everturn_channels.email.parsing.fields import Fields
+from everturn_actors.json_values import is_list
+from everturn_channels.email.parsing.fields import Fields, is_mail
 from everturn_channels.email.parsing.structure import parsed
 from everturn_channels.names import one_line
 
@@ -43,7 +44,7 @@ def bounce_of(raw: bytes) -> Bounce | None:
             why = _why(part)
         elif kind in _RETURNED and part.is_multipart() and not message_id:
             within = part.get_payload(0)
-            message_id = Fields(within).message_id if isinstance(within, Message) else ""
+            message_id = Fields(within).message_id if is_mail(within) else ""
         elif kind == "text/rfc822-headers" and not message_id:
             data = part.get_payload(decode=True)
             message_id = Fields.of(data).message_id if isinstance(data, bytes) else ""
@@ -53,8 +54,8 @@ def bounce_of(raw: bytes) -> Bounce | None:
 def _why(part: Message) -> str:
     """Return why a recipient was given up; empty where none was."""
     blocks = part.get_payload()
-    for block in blocks if isinstance(blocks, list) else ():
-        if not isinstance(block, Message):
+    for block in blocks if is_list(blocks) else ():
+        if not is_mail(block):
             continue
         fields = Fields(block)
         failed = fields.first("action").lower() == "failed"

@@ -16,7 +16,8 @@ from typing import Final, cast
 
 from msgspec import Struct
 
-from everturn_channels.email.parsing.fields import Fields, decoded, to_text
+from everturn_actors.json_values import is_list
+from everturn_channels.email.parsing.fields import Fields, decoded, is_mail, to_text
 from everturn_channels.email.parsing.html_text import text_of_html
 from everturn_channels.email.parsing.quotes import written_in
 from everturn_channels.email.parsing.structure import parsed
@@ -215,8 +216,8 @@ def _file(part: Message) -> AttachedFile:
 def _passed_on(part: Message) -> AttachedFile:
     """Return a mail that was attached as one."""
     payload = part.get_payload()
-    within = payload[0] if isinstance(payload, list) and payload else None
-    if not isinstance(within, Message):
+    within = payload[0] if is_list(payload) and payload else None
+    if not is_mail(within):
         return AttachedFile(name=_name(part) or "mail.eml", media_type=_ANY, data=_data(part))
     subject = _UNSAFE.sub("_", Fields(within).text("subject"))[:80].strip(" .") or "mail"
     data = within.as_bytes(policy=compat32)

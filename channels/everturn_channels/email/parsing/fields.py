@@ -11,7 +11,7 @@ from email.message import Message
 from email.parser import BytesHeaderParser
 from email.policy import compat32
 from email.utils import getaddresses
-from typing import Final
+from typing import Final, TypeGuard
 
 from msgspec import Struct
 
@@ -31,6 +31,11 @@ class Mailer(Struct, frozen=True, kw_only=True):
     address: str
     "In lower case, with a domain in ASCII; empty = none that can be read."
     name: str = ""
+
+
+def is_mail(value: object) -> TypeGuard[Message]:
+    """Whether a part of a mail is one with fields of its own."""
+    return isinstance(value, Message)
 
 
 class Fields:
