@@ -119,7 +119,7 @@ class RoutedActors:
         """See `Actors.ask`."""
         await self.place(session_id, begin_with)
         # Once for all tries, here as well: whichever of them arrives, it is the same message.
-        outside = with_key(command) if isinstance(command, _OUTSIDE) else None
+        outside = _outside(command)
         if self.is_here(session_id):
             try:
                 return await self._local.ask(
@@ -328,6 +328,11 @@ class _Served(Struct, eq=False):
             self.feed.enter(is_final=is_final)
         elif is_final:
             self.feed.mark_read()
+
+
+def _outside(command: object) -> OutsideCommand | None:
+    """Return a command that comes from outside, see `with_key`; None where it is no such one."""
+    return with_key(cast("OutsideCommand", command)) if isinstance(command, _OUTSIDE) else None
 
 
 def with_key(command: OutsideCommand) -> OutsideCommand:

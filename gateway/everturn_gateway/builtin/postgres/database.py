@@ -14,6 +14,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 from msgspec import Struct
 
+from everturn_actors.errors import is_group
 from everturn_actors.supervisor import Backoff
 from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained, passes
 from everturn_gateway.builtin.postgres.settings import PostgresSettings
@@ -249,7 +250,7 @@ async def _connect(settings: PostgresSettings, name: str) -> Connection:
     except BaseException as error:
         for connection in found:
             connection.terminate()  # whoever asked for it is gone
-        if isinstance(error, BaseExceptionGroup):  # one host alone would raise it as it is
+        if is_group(error):  # one host alone would raise it as it is
             raise error.exceptions[0] from error
         raise
     if found:
