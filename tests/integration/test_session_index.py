@@ -88,6 +88,19 @@ async def test_the_list_is_what_the_folders_are(tmp_path: Path) -> None:
     assert after == [ids[3], ids[2], ids[1]]
 
 
+async def test_half_a_character_in_a_name_hides_no_session(tmp_path: Path) -> None:
+    """A log may hold it, the index may not: neither the list nor the end of the store fails."""
+    async with open_file_store(tmp_path) as store:
+        odd = await begin(store, 1, agent="a\udfff")
+        ids = await begin(store, 2)
+        before = await listed(store)
+    async with open_file_store(tmp_path) as store:
+        after = await listed(store)
+
+        assert await idle(store) == ids
+    assert before == after == [*ids, *odd]
+
+
 @table("damage", ["missing", "empty", "garbage", "another", "folder"])
 async def test_an_index_that_cannot_be_used_is_made_anew(tmp_path: Path, damage: str) -> None:
     """It is a cache; nobody has to repair it, and nobody has to know of it."""

@@ -119,10 +119,10 @@ class ActivityTable(SqliteCache):
         """Add or replace rows, and remove those of sessions that are gone."""
         with self.transaction() as database:
             for row in rows:
-                database.execute(_PUT, row[:7])
+                database.execute(_PUT, tuple(map(_storable, row[:7])))
                 database.executemany(
                     "INSERT OR IGNORE INTO viewers VALUES (?, ?)",
-                    ((viewer, row.session_id) for viewer in row.viewers),
+                    ((_storable(viewer), row.session_id) for viewer in row.viewers),
                 )
             database.executemany("DELETE FROM sessions WHERE id = ?", ((each,) for each in gone))
 
@@ -220,3 +220,10 @@ class ActivityTable(SqliteCache):
         with self.transaction() as database:
             found = database.execute(_RECENT.format(sorted=" ".join(terms)), values).fetchall()
         return [(updated, session_id) for updated, session_id in found]
+
+
+def _storable(value: object) -> object:
+    """Return a value as the database takes it: half a surrogate pair, which a log may hold, not."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "replace").decode("utf-8")
