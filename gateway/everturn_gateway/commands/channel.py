@@ -158,7 +158,11 @@ def check_channels(options: Options, name: str, *, as_json: bool = False) -> int
 def _chosen(config: Config, name: str) -> tuple[ChannelConfig, ...]:
     chosen = tuple(each for each in config.channels if name in {"", each.name, each.platform})
     if name and not chosen:
-        known = ", ".join(channel.name for channel in config.channels) or "none"
-        msg = f"there is no channel {name!r} that is enabled; there are: {known}"
-        raise GatewayError(msg)
+        raise unknown_channel(config, name)
     return chosen
+
+
+def unknown_channel(config: Config, name: str) -> GatewayError:
+    """Return the error for a channel that is not there, or not enabled."""
+    known = ", ".join(channel.name for channel in config.channels) or "none"
+    return GatewayError(f"there is no channel {name!r} that is enabled; there are: {known}")

@@ -18,13 +18,15 @@ from everturn_channels.plugin import PluginAdapter
 from everturn_channels.plugin.trial import Trial, try_plugin
 from everturn_gateway.channels.adapters import make_adapter
 from everturn_gateway.clock import SystemClock
+from everturn_gateway.commands.channel import unknown_channel
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.errors import GatewayError
 
-_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+# No longer than everturn.yaml takes them: `plugins.channels.ChannelName`.
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _KIT: Final = "everturn_kit"
 _PACKAGE: Final = "everturn_channels.plugin"
 _SAY_S: Final = 60.0
@@ -79,7 +81,7 @@ def new_channel(name: str, folder: Path) -> int:
         GatewayError: The name is not valid, or something is there already. Nothing is written then.
     """
     if not _NAME.fullmatch(name):
-        msg = f"{name!r} is no name for a channel: lower-case letters, digits and hyphens"
+        msg = f"{name!r} is no channel's name: lower-case letters, digits and hyphens, at most 40"
         raise GatewayError(msg)
     # A file `signal.py` would stand in the place of the library's own.
     module = name.replace("-", "_").removesuffix("_channel") + "_channel"
@@ -131,9 +133,7 @@ def try_channel(options: Options, name: str, *, say: str, wait_s: float, as_json
     config = load(options, with_channels=True)
     channel = next((each for each in config.channels if each.name == name), None)
     if channel is None:
-        known = ", ".join(each.name for each in config.channels) or "none"
-        msg = f"there is no channel {name!r} that is enabled; there are: {known}"
-        raise GatewayError(msg)
+        raise unknown_channel(config, name)
     trials: list[Trial] = []
 
     def tell(trial: Trial) -> None:
