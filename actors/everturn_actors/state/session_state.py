@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import msgspec
 
-from everturn_actors.codec import Count, Timestamp, Value
+from everturn_actors.codec import Count, Timestamp
 from everturn_actors.context.estimation.window import DEFAULT_WINDOW_MESSAGES
 from everturn_actors.model import (
     Approval,
@@ -20,11 +20,13 @@ from everturn_actors.model import (
     Pin,
     PromptFingerprint,
     Reductions,
+    Remembering,
     SessionStatus,
     ShownNotes,
     Turn,
     Usage,
     UserMessage,
+    remember,
 )
 
 _is_ambient = attrgetter("ambient")
@@ -36,7 +38,7 @@ _NAMES = {
 }
 
 
-class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
+class SessionState(Remembering, frozen=True, kw_only=True, rename=_NAMES):
     """Everything a session knows. Two equal states render the same bytes.
 
     A snapshot holds its fields in this order.
@@ -143,7 +145,10 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
 
     @property
     def conversation(self) -> Conversation:
-        """What the model may be shown."""
+        """What the model may be shown; one value, by which who asks twice is known."""
+        return remember(self, "conversation", self._conversation)
+
+    def _conversation(self) -> Conversation:
         step = self.open_turn.step if self.open_turn else None
         running = 0 if step is None or step.reply is None else 1 + len(step.results)
         held = self.held_messages

@@ -50,22 +50,25 @@ class CountingHost(Protocol):
 
 async def count_at_the_edge(
     host: CountingHost, turn: OpenTurn, agent: Agent, tools: tuple[ToolDefinition, ...]
-) -> None:
+) -> bool:
     """Have the next request counted where its estimate may be wrong by so much that it matters.
 
     What is counted is learnt, and an event. A boundary: what fails here costs nothing but the wait.
+
+    Returns:
+        Whether its provider was asked: what is known of model and session may be another then.
     """
     counter = counter_of(agent.provider)
     if counter is None:
-        return
+        return False
     state, model = host.state, agent.spec.model
     statistics = host.model_statistics.of(model)
     rendered = host.renderer.doubtful(state.conversation, agent.spec, tools, statistics)
     if rendered is None:
-        return
+        return False
     tokens = await _counted(counter, rendered)
     if tokens is None or tokens <= 0:
-        return
+        return True
     observed = observed_in_count(statistics, rendered, tokens, (state.fingerprint, state.reported))
     if observed != statistics:
         host.model_statistics.record(model, observed)
@@ -73,6 +76,7 @@ async def count_at_the_edge(
     if now.reductions is state.reductions and now.pins is state.pins and now.notes is state.notes:
         fingerprint = as_priced(rendered, host.model_statistics.of(model))
         await host.record(PromptCounted(turn=turn.number, tokens=tokens, fingerprint=fingerprint))
+    return True
 
 
 async def _counted(counter: PromptCounter, rendered: Rendered) -> int | None:

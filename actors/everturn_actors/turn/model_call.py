@@ -45,7 +45,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import ContextReduced, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.ids import result_name
 from everturn_actors.model import Conversation, OpenTurn, Reply, Resolution, ToolDefinition
-from everturn_actors.ports import Agent, Clock, ToolContext, counter_of
+from everturn_actors.ports import Agent, Clock, ToolContext
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.scopes import loop_time, new_scope
 from everturn_actors.spec import AgentSpec
@@ -126,9 +126,7 @@ async def call_model(
     Raises:
         ModelError: No try succeeded, or the failure is not transient.
     """
-    if counter_of(agent.provider) is not None:
-        await _count_at_the_edge(host, turn, agent)
-    rendered = await _prepare(host, agent)
+    rendered = await _prepare(host, agent, counted_for=turn)
     tries, refusals = 0, Refusals()
     while True:
         live = host.begin_reply(turn.number, len(turn.steps) + 1)
@@ -174,14 +172,6 @@ async def call_model(
             return _replied(reply, rendered, host.model_statistics.of(agent.spec.model))
 
 
-async def _count_at_the_edge(host: TurnHost, turn: OpenTurn, agent: Agent) -> None:
-    """Have the next request counted by its provider, where that may decide what is hidden."""
-    statistics = host.model_statistics.of(agent.spec.model)
-    tools = agent.offered(statistics, host.state.open_turn)
-    await _begun(host, agent.spec, tools, statistics)
-    await count_at_the_edge(host, turn, agent, tools)
-
-
 async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:
     """Call the model once.
 
@@ -210,8 +200,16 @@ def _retry_for_s(turn: OpenTurn, agent: Agent) -> float:
     return max(asked, default=most)
 
 
-async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
+async def _prepare(
+    host: TurnHost, agent: Agent, *, counted_for: OpenTurn | None = None
+) -> Rendered:
     """Return the next request, having recorded what had to be hidden for it.
+
+    Args:
+        host: The session.
+        agent: Who answers.
+        counted_for: The turn for which its provider counts it, where that may decide what is
+            hidden; None = it does not.
 
     Raises:
         ContextDoesNotFitError: What cannot be hidden is larger than the window.
@@ -219,6 +217,10 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     statistics = host.model_statistics.of(agent.spec.model)
     tools = agent.offered(statistics, host.state.open_turn)
     conversation = await _begun(host, agent.spec, tools, statistics)
+    if counted_for is not None and await count_at_the_edge(host, counted_for, agent, tools):
+        statistics = host.model_statistics.of(agent.spec.model)
+        tools = agent.offered(statistics, host.state.open_turn)
+        conversation = await _begun(host, agent.spec, tools, statistics)
     hidden = await _hidden(host, conversation, agent, tools, statistics)
     if hidden:
         await _keep(host, host.renderer.stored)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import sqrt
+from operator import mul
 from typing import Final
 
 from msgspec import Struct
@@ -64,7 +65,8 @@ class Forecast(Struct, frozen=True, kw_only=True):
         """
         news = self.tokens - self.known_tokens
         noise = (NOISE * news) ** 2 + NOISE_TOKENS**2
-        return sqrt(noise + sum(d * c * c for d, c in zip(doubts, self.counts, strict=False)))
+        squares = map(mul, self.counts, self.counts)
+        return sqrt(noise + sum(map(mul, doubts, squares)))
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
