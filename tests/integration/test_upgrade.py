@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 from support.command import everturn
+from support.disk_model import lay_out, picture_of
+from support.disk_trace import Recorder
 
-from everturn_actors.journal.snapshot.state_yaml import FORMAT
+from everturn.testing._histories import SESSION_ID, simple_log
+from everturn_actors.errors import CorruptJournalError
+from everturn_actors.journal.doctor.formats import migrate
+from everturn_actors.journal.loading import load_session
+from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.log.layout import Layout, SessionFiles
+from everturn_actors.journal.snapshot.state_yaml import FORMAT, encode_state
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.commands.installation.changelog import releases_in, since
 
 BEFORE, OLDER, NEWER = (FORMAT[:-1] + str(int(FORMAT[-1]) + n) for n in (-1, -2, 1))
@@ -86,6 +96,55 @@ async def test_what_cannot_be_made_anew_stays_as_it_is(tmp_path: Path) -> None:
     assert done.code == 1
     assert f"session {only.parent.name} is as it was" in done.err
     assert only.read_bytes() == former
+
+
+def written_before(folder: Path, form: str, *, first: int) -> tuple[SessionFiles, SessionState]:
+    """Write a session whose log begins at an event, and its snapshot, as of an earlier version."""
+    files = Layout(workspace=folder).session(SESSION_ID)
+    events = simple_log(3)
+    found = recover(None, events)
+    assert found is not None
+    files.folder.mkdir(parents=True)
+    files.log.write_bytes(encode(SESSION_ID, events[first - 1 :]))
+    files.state.write_bytes(
+        encode_state(found.state, None).replace(FORMAT.encode(), form.encode(), 1)
+    )
+    return files, found.state
+
+
+@pytest.mark.parametrize(("form", "first"), [(BEFORE, 4), (OLDER, 1), (OLDER, 4)])
+def test_cut_off_at_any_operation_nothing_is_lost(tmp_path: Path, form: str, first: int) -> None:
+    """Killed, or without power: it goes on, and what cannot be made anew is still there."""
+    files, state = written_before(tmp_path / "whole", form, first=first)
+    former, can_be_made = files.state.read_bytes(), first == 1 or form == BEFORE
+    recorder = Recorder(tmp_path / "whole")
+    recorder.trace.base = picture_of(tmp_path / "whole")
+
+    def run(files: SessionFiles) -> None:
+        try:
+            migrate(files, files.folder.parents[1] / "backups")
+        except CorruptJournalError:
+            assert not can_be_made
+
+    with recorder.installed():
+        run(files)
+
+    count = 0
+    for _, replay in recorder.trace.walk():
+        for picture in (replay.disk.after_kill(), replay.disk.after_power_loss()):
+            count += 1
+            lay_out(tmp_path / str(count), picture)
+            cut = Layout(workspace=tmp_path / str(count)).session(SESSION_ID)
+            run(cut)
+            if not can_be_made:
+                assert cut.state.read_bytes() == former
+                continue
+            loaded = load_session(cut)
+            found = recover(loaded[0].snapshot, loaded[0].events) if loaded else None
+            assert found is not None
+            assert found.state.last_seq == state.last_seq
+            assert found.state.pending == state.pending
+    assert count > 10
 
 
 async def test_a_later_version_wrote_one_so_nothing_is_changed(tmp_path: Path) -> None:

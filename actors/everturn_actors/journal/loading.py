@@ -57,7 +57,7 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
         UnknownFormatError: A file of another version.
         JournalWriteError: A torn line could not be cut off, or what is there not be made durable.
     """
-    found = _read_session(files)
+    found = _read_session(files, read_optional(files.state))
     if found is None:
         return None
     repairs = _repair_log(files, found.log)  # only now, when all else has been read without fault
@@ -80,14 +80,18 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
     )
 
 
-def inspect_session(files: SessionFiles) -> Loaded | None:
+def inspect_session(files: SessionFiles, *, with_snapshot: bool = True) -> Loaded | None:
     """Return what is stored of a session and change nothing; None where there is no session.
+
+    Args:
+        files: Of the session.
+        with_snapshot: False = as it would be loaded if it had no snapshot.
 
     Raises:
         CorruptJournalError: The files do not fit together, or are damaged.
         UnknownFormatError: A file of another version.
     """
-    found = _read_session(files)
+    found = _read_session(files, read_optional(files.state) if with_snapshot else None)
     if found is None or found.never_began:
         return None
     repairs: tuple[str, ...] = ()
@@ -127,10 +131,9 @@ class _Found(Struct, frozen=True, kw_only=True):
         return self.snapshot.last_seq if self.snapshot else 0
 
 
-def _read_session(files: SessionFiles) -> _Found | None:
-    """Read and check the files of a session; None where it has none."""
+def _read_session(files: SessionFiles, saved: bytes | None) -> _Found | None:
+    """Read and check the files of a session with this snapshot; None where it has none."""
     data = read_optional(files.log)
-    saved = read_optional(files.state)
     if data is None:
         if saved is None and not files.archive.exists():
             return None

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from everturn_actors.errors import CorruptJournalError, JournalError
+from everturn_actors.errors import CorruptJournalError
 from everturn_actors.journal.disk import (
     make_directory,
     remove,
@@ -16,7 +16,7 @@ from everturn_actors.journal.disk import (
     sync_directory,
     write_error,
 )
-from everturn_actors.journal.loading import load_session, read_optional, read_record
+from everturn_actors.journal.loading import inspect_session, read_optional, read_record
 from everturn_actors.journal.log.layout import SessionFiles
 from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
 from everturn_actors.journal.snapshot.state_yaml import FORMAT, encode_state
@@ -64,10 +64,10 @@ def _how_old(number: int) -> HowOld:
 def migrate(files: SessionFiles, backup: Path) -> str:
     """Write the snapshot of a session in the format of this version; the former one is kept.
 
-    A snapshot of the format before is read and written anew. An older one is left out, and the
-    session is made from all of its events. The copy is durable before anything is changed, and
-    each file is replaced as a whole: cut off at any point, the session can be loaded, and the same
-    call goes on.
+    A snapshot of the format before is read and written anew. An older one is left out where the
+    log and its archive hold all events, and the session is made from these. The copy is durable
+    before anything is changed, and each file is replaced as a whole: cut off at any point, the
+    session is as it was or as it will be, and the same call goes on.
 
     Args:
         files: Of the session, which nobody has open.
@@ -95,6 +95,7 @@ def migrate(files: SessionFiles, backup: Path) -> str:
 
 
 def _write_anew(files: SessionFiles, found: FormatOf, former: bytes) -> str:
+    """Write one of the format before, or take an older one away; return what was done."""
     if found.how_old == "before":
         try:
             state = decode_state(former)
@@ -102,15 +103,11 @@ def _write_anew(files: SessionFiles, found: FormatOf, former: bytes) -> str:
             raise CorruptJournalError(str(error), path=files.state) from error
         replace_file(files.state, encode_state(state, read_record(files)))
         return f"{found.format} written as {FORMAT}"
-    remove(files.state)
-    try:
-        loaded = load_session(files)
-        now = recover(loaded[0].snapshot, loaded[0].events) if loaded else None
-        if now is None:
-            message = "its log does not reach back to its beginning"
-            raise CorruptJournalError(message, path=files.folder)
-    except JournalError:
-        replace_file(files.state, former)
-        raise
+    loaded = inspect_session(files, with_snapshot=False)
+    now = recover(loaded.snapshot, loaded.events) if loaded else None
+    if now is None:
+        message = "its log does not reach back to its beginning"
+        raise CorruptJournalError(message, path=files.folder)
+    remove(files.state)  # not before it is known that nothing is lost with it
     sync_directory(files.folder)
     return f"{found.format} left out, and the session made from its {now.state.last_seq} events"
