@@ -123,7 +123,7 @@ async def test_the_example_of_irc_keeps_the_protocol_on_a_real_server(tmp_path: 
 
 async def test_a_new_channel_works_at_once_and_faults_are_named(tmp_path: Path) -> None:
     """Its author begins with one that logs in; one that breaks a rule is told which, and fails."""
-    begun = await everturn("channel", "new", "signal", cwd=tmp_path)
+    begun = await everturn("channel", "new", "signal", "--json", cwd=tmp_path)
     again = await everturn("channel", "new", "signal", cwd=tmp_path)
     bad = await everturn("channel", "new", "Line Chat", cwd=tmp_path)
     deaf = "import json, sys\nsys.stdin.readline()\n" + "".join(
@@ -150,6 +150,7 @@ async def test_a_new_channel_works_at_once_and_faults_are_named(tmp_path: Path) 
     unknown = await everturn("channel", "test", "nowhere", cwd=tmp_path)
 
     assert begun.code == 0
+    assert str(tmp_path / "signal" / "signal_channel.py") in json.loads(begun.out)["written"]
     assert (again.code, bad.code, unknown.code) == (2, 2, 2)
     assert "nothing was written" in again.err
     assert checked.out.rstrip().endswith("ok")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import plistlib
 from pathlib import Path
 
@@ -42,14 +43,23 @@ async def test_by_options_and_from_anywhere(tmp_path: Path) -> None:
     env = {"EVERTURN_HOME": str(home)}
     async with open_model_api(default=Answer(text="Hello there")) as api:
         options = ("--base-url", api.url, "--model", "small:4b", "--key-file", "-")
-        done = await everturn("setup", *options, cwd=here, stdin=f"{KEY}\n".encode(), env=env)
+        done = await everturn(
+            "setup", *options, "--json", cwd=here, stdin=f"{KEY}\n".encode(), env=env
+        )
         said = await everturn("run", "hi", cwd=here, env=env)
+        found = await everturn("setup", "--check", "--json", cwd=here, env=env)
         checked = await everturn("setup", "--check", cwd=here, env=env)
         headers = {request.headers["authorization"] for request in api.requests}
 
     assert done.code == 0, done.err
-    assert "It answers in" in done.out
-    assert KEY not in done.out + checked.out
+    assert "It answers in" in done.err
+    record = json.loads(done.out)
+    assert record["model"] == {"provider": "openai", "name": "small:4b"}
+    assert (record["base_url"], record["answer"]["text"]) == (api.url, "Hello there")
+    assert str(home / "agents" / "assistant" / "agent.yaml") in record["written"]
+    assert json.loads(found.out)["models"][0]["text"] == "Hello there"
+    assert json.loads(found.out)["gateway"] is None
+    assert KEY not in done.out + done.err + checked.out
     assert said.out == "Hello there\n"
     assert headers == {f"Bearer {KEY}"}
     assert (checked.code, "Hello there" in checked.out) == (0, True)
@@ -233,7 +243,7 @@ async def test_another_model(tmp_path: Path) -> None:
     agent = write_agent(tmp_path, "mine", provider="openai", model="one", base_url="x")
     async with open_model_api(default=Answer(text="yes")) as api:
         agent.write_text(agent.read_text().replace('"x"', api.url))
-        used = await everturn("model", "use", "two:7b", cwd=tmp_path)
+        used = await everturn("model", "use", "two:7b", "--json", cwd=tmp_path)
         tried = await everturn("model", "test", cwd=tmp_path)
         api.default = unauthorized()
         refused_one = await everturn("model", "use", "three", cwd=tmp_path)
@@ -242,6 +252,8 @@ async def test_another_model(tmp_path: Path) -> None:
     nobody = await everturn("model", "test", "nobody", cwd=tmp_path)
 
     assert (used.code, tried.code) == (0, 0), used.err
+    assert json.loads(used.out)["agent"] == "mine"
+    assert json.loads(used.out)["written"] == []
     assert "openai/two:7b. It answers in" in tried.out
     assert (refused_one.code, silent.code) == (2, 1)
     assert builtin.code == 0, builtin.err
@@ -266,7 +278,7 @@ async def test_a_bot(tmp_path: Path) -> None:
         )
         after_wrong = files(tmp_path), file.read_text()
         right = await everturn(
-            *("setup", "telegram", "--key-file", "-"),
+            *("setup", "telegram", "--key-file", "-", "--json"),
             cwd=tmp_path,
             stdin=TOKEN.encode(),
             has_platforms=True,
@@ -276,8 +288,9 @@ async def test_a_bot(tmp_path: Path) -> None:
     assert wrong.code == 2
     assert after_wrong == (["everturn.yaml"], text)
     assert right.code == 0, right.err
-    assert f"https://t.me/{BOT.lstrip('@')}" in right.out
-    assert "everturn pair approve CODE" in right.out
+    assert f"https://t.me/{BOT.lstrip('@')}" in right.err
+    assert "everturn pair approve CODE" in right.err
+    assert json.loads(right.out)["account"] == BOT.lstrip("@")
     assert TOKEN not in right.out + right.err + file.read_text()
     assert file.read_text() == f'{text}    bot_token: "${{TELEGRAM_BOT_TOKEN}}"\n'
 
@@ -288,14 +301,15 @@ async def test_a_service(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "everturn.yaml").write_text("server: {port: 0}\n")
     done = await everturn(
-        *("setup", "service"),
+        *("setup", "service", "--json"),
         cwd=folder,
         env={"XDG_CONFIG_HOME": str(tmp_path / "config")},
     )
     unit = (tmp_path / "config" / "systemd" / "user" / "everturn.service").read_text()
 
     assert done.code == 0, done.err
-    assert "systemctl --user enable --now everturn" in done.out
+    assert "systemctl --user enable --now everturn" in done.err
+    assert json.loads(done.out)["started"] is False
     assert f'"serve" "--config" "{folder}/everturn.yaml"\n' in unit
     assert f"WorkingDirectory={folder}\n" in unit
     assert plistlib.loads(plist_text(["a b"], folder).encode())["ProgramArguments"] == ["a b"]

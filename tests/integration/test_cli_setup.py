@@ -109,10 +109,11 @@ async def test_nothing_is_overwritten(tmp_path: Path) -> None:
     write_agent(tmp_path, "assistant")
     before = (tmp_path / "agents/assistant/agent.yaml").read_text()
     first = await everturn("init", cwd=tmp_path)
-    second = await everturn("init", cwd=tmp_path)
+    second = await everturn("init", "--json", cwd=tmp_path)
 
     assert (first.code, second.code) == (0, 0)
     assert "kept     everturn.yaml" in first.out
+    assert json.loads(second.out)["written"] == []
     assert (tmp_path / "everturn.yaml").read_text() == "# mine\n"
     assert (tmp_path / "agents/assistant/agent.yaml").read_text() == before
     assert (tmp_path / ".gitignore").read_text() == "*.log\n.everturn/\n.env\n"
@@ -282,7 +283,7 @@ async def test_tables_are_plain_and_whole_where_nobody_looks(tmp_path: Path) -> 
 
 async def test_weights_that_cannot_be_fetched_are_explained(tmp_path: Path) -> None:
     """Without a network the command has to say so, and `make run` goes on with `builtin`."""
-    done = await everturn("local", "pull", cwd=tmp_path, env={"PIP_NO_INDEX": "1"})
+    done = await everturn("local", "pull", "--json", cwd=tmp_path, env={"PIP_NO_INDEX": "1"})
 
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith("everturn: ")

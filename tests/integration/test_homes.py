@@ -131,7 +131,7 @@ async def test_an_agent_with_a_folder_works_where_that_is_and_moves_by_an_operat
             assert await to_thread.run_sync(run, ["seat", "list", *place]) == 1
             moving = ["seat", "move", HOME, "a", *place]
             assert await to_thread.run_sync(run, moving) == 2  # nobody said what becomes of it
-            assert await to_thread.run_sync(run, [*moving, "--yes"]) == 0
+            assert await to_thread.run_sync(run, [*moving, "--yes", "--json"]) == 0
             await until(lambda: holder(a, HOME) == "a", a)
             assert await say(a, "three") == "re: three"
             assert a.node_differences() == ()

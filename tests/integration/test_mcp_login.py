@@ -231,21 +231,25 @@ async def test_a_person_logs_in_with_a_browser_and_out(tmp_path: Path) -> None:
         await anyio.to_thread.run_sync(write_agent_with, tmp_path, auth)
         browser = await write_browser(tmp_path)
         before = await everturn("mcp", "list", cwd=tmp_path)
-        made = await everturn("mcp", "login", "web", cwd=tmp_path, env={"BROWSER": browser})
+        made = await everturn(
+            "mcp", "login", "web", "--json", cwd=tmp_path, env={"BROWSER": browser}
+        )
         listed = await everturn("mcp", "list", "--json", cwd=tmp_path)
         (token,) = auth.valid
         await _end_logins(tmp_path)
         doctor = await everturn("doctor", cwd=tmp_path)
         out = await everturn("mcp", "logout", "web", cwd=tmp_path)
-        again = await everturn("mcp", "logout", "web", cwd=tmp_path)
+        again = await everturn("mcp", "logout", "web", "--json", cwd=tmp_path)
 
     assert before.out.split()[-1] == "none"
     assert made.code == 0, made.err
-    assert made.out == f"logged in at {auth.url}: holds until it is taken back\n"
-    assert json.loads(listed.out)[0]["login"] == "holds until it is taken back"
+    (shown,) = json.loads(listed.out)
+    assert json.loads(made.out) == {key: shown[key] for key in shown if key != "agent"}
+    assert shown["login"] == "holds until it is taken back"
     assert token not in made.out + made.err + listed.out
     assert "its login is over; `everturn mcp login web`" in doctor.out
     assert (out.code, again.code) == (0, 1)
+    assert json.loads(again.out)["logged_out"] is False
 
 
 async def _end_logins(folder: Path) -> None:

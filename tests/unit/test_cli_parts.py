@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import to_thread
 from support.tables import table
+from typer.main import get_command
 
 from everturn_actors.errors import InvalidInputError, UnknownAgentError
 from everturn_channels.terminal.prompt import PipeReader
 from everturn_channels.terminal.screen import wants_colour
+from everturn_gateway import cli
+from everturn_gateway.cli.program import app
 from everturn_gateway.commands.clients import choose_agent
 from everturn_gateway.commands.shared.finding import is_alive
 from everturn_gateway.commands.shared.options import Options
@@ -134,3 +139,20 @@ def test_colours_follow_the_terminals_wishes(environ: dict[str, str], colour: bo
     """NO_COLOR is a promise to people who cannot read colours."""
     assert wants_colour(_Tty(), environ) is colour  # type: ignore[arg-type]
     assert not wants_colour(BytesIO(), environ)  # type: ignore[arg-type]
+
+
+def test_what_a_command_has_done_is_to_be_had_as_json() -> None:
+    """But of those that talk, serve, or print what is a format of its own."""
+    cli.declare_groups(cli.GROUPS)
+
+    def lacking(command: Any, path: str = "") -> Iterator[str]:
+        groups: dict[str, Any] = getattr(command, "commands", {})
+        for name, each in groups.items():
+            yield from lacking(each, f"{path} {name}".strip())
+        if not groups and not any("--json" in option.opts for option in command.params):
+            yield path
+
+    assert set(lacking(get_command(app))) == {
+        *("chat", "attach", "acp", "serve", "docs", "help", "completions"),
+        *("agent schema", "context apply", "sessions export"),
+    }

@@ -98,9 +98,12 @@ def create_agent(
     *,
     provider: Provider = "builtin",
     model: ModelName = "",
+    as_json: Json = False,
 ) -> int:
     """Create the folder of a new agent. Overwrites nothing."""
-    return commands.scaffold.create_agent(options, name, provider=provider, model=model)
+    return commands.scaffold.create_agent(
+        options, name, provider=provider, model=model, as_json=as_json
+    )
 
 
 @command(agent_app, "schema")
@@ -138,12 +141,13 @@ def use_model(
     ] = "",
     keep: KeepIn = "",
     test: TestFirst = True,
+    as_json: Json = False,
 ) -> int:
     """Have an agent use another model, by default of the provider that it uses now."""
     answers = commands.setup.Answers(
         agent=agent, base_url=base_url, model=name, key_file=key_file, keep=keep, test=test
     )
-    return commands.setup.use_model(options, answers)
+    return commands.setup.use_model(options, answers, as_json=as_json)
 
 
 @command(model_app, "test")
@@ -180,6 +184,6 @@ def forget_model(
 
 
 @command(local_app, "pull")
-def pull(options: Options) -> int:
+def pull(options: Options, *, as_json: Json = False) -> int:
     """Fetch the weights of the local model."""
-    return commands.local.pull(options)
+    return commands.local.pull(options, as_json=as_json)

@@ -30,6 +30,7 @@ def move_seat(
     yes: Annotated[
         bool, typer.Option("--yes", help="Its folder was copied there, or may be missing.")
     ] = False,
+    as_json: Json = False,
 ) -> int:
     """Let a node have a seat from now on, before all others."""
-    return commands.seats.move_seat(options, seat, node, yes=yes)
+    return commands.seats.move_seat(options, seat, node, yes=yes, as_json=as_json)

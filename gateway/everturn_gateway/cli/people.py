@@ -45,9 +45,10 @@ def new_channel(
     folder: Annotated[
         Path, typer.Option(help="Where its own folder comes.", show_default="here")
     ] = Path(),
+    as_json: Json = False,
 ) -> int:
     """Write a channel of your own that works: a program, the kit that it stands on, and a test."""
-    return commands.own_channels.new_channel(name, folder)
+    return commands.own_channels.new_channel(name, folder, as_json=as_json)
 
 
 @command(channel_app, "test")

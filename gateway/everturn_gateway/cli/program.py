@@ -84,9 +84,12 @@ def init(
     provider: Provider = "",
     model: ModelName = "",
     yes: Yes = False,
+    as_json: Json = False,
 ) -> int:
     """Set up a folder: a configuration and a first agent. Overwrites nothing."""
-    return commands.scaffold.init(folder, agent=agent, provider=provider, model=model, ask=not yes)
+    return commands.scaffold.init(
+        folder, agent=agent, provider=provider, model=model, ask=not yes, as_json=as_json
+    )
 
 
 class Part(StrEnum):
@@ -115,15 +118,18 @@ def setup(
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; tell what is set up, and try it.")
     ] = False,
+    as_json: Json = False,
 ) -> int:
     """Choose a model and its key, try it, and write them down. What no option says is asked.
 
     PART: model; telegram or discord, a bot; service, a start with the machine.
     """
     if check:
-        return commands.setup.check(options)
+        return commands.setup.check(options, as_json=as_json)
     if part is not Part.MODEL:
-        return commands.setup.set_up(options, part.value, key_file, keep)
+        return commands.setup.set_up(
+            options, part.value, key_file=key_file, keep=keep, as_json=as_json
+        )
     answers = commands.setup.Answers(
         agent=agent,
         provider=provider,
@@ -133,7 +139,7 @@ def setup(
         keep=keep,
         test=test,
     )
-    return commands.setup.setup(options, answers)
+    return commands.setup.setup(options, answers, as_json=as_json)
 
 
 @command(app)

@@ -33,15 +33,16 @@ def login(
     browser: Annotated[
         bool, typer.Option(help="Open a browser here, or only print the link.")
     ] = True,
+    as_json: Json = False,
 ) -> int:
     """Log in at an MCP server that asks for it (OAuth); agents use it from the next call on."""
-    return commands.logins.login(options, server, agent=agent, browser=browser)
+    return commands.logins.login(options, server, agent=agent, browser=browser, as_json=as_json)
 
 
 @command(mcp_app, "logout")
-def logout(options: Options, server: _Server, *, agent: _Agent = "") -> int:
+def logout(options: Options, server: _Server, *, agent: _Agent = "", as_json: Json = False) -> int:
     """Forget the login at an MCP server."""
-    return commands.logins.logout(options, server, agent=agent)
+    return commands.logins.logout(options, server, agent=agent, as_json=as_json)
 
 
 @command(mcp_app, "list")

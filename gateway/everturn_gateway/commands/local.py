@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import Final
 
 from everturn_gateway.app import MODELS_FOLDER
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_done
 from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
 from everturn_gateway.config.settings import Config
@@ -18,31 +19,32 @@ from everturn_gateway.providers.local.weights import pull as pull_weights
 _MEGABYTE: Final = 1_000_000
 
 
-def pull(options: Options) -> int:
-    """Fetch the weights into the workspace; return the exit code.
+def pull(options: Options, *, as_json: bool = False) -> int:
+    """Fetch the weights into the workspace, and print where they are; return the exit code.
 
     Raises:
         WeightsError: They cannot be fetched, or nothing here could run them.
     """
-    return pull_into(load(options))
+    path = pull_into(load(options))
+    record = {"model": {"provider": "local", "name": SMOLLM2.name}, "path": str(path)}
+    print_done(str(path), record, as_json=as_json)
+    return EXIT_OK
 
 
-def pull_into(config: Config) -> int:
-    """Fetch the weights into the workspace of a configuration; see `pull`."""
+def pull_into(config: Config) -> Path:
+    """Fetch the weights into the workspace of a configuration; return where they are."""
     missing = missing_engine()
     if missing:
         raise WeightsError(missing)
 
     make_private(config.workspace)  # the weights lie in it, and conversations soon will
 
-    async def main() -> int:
+    async def main() -> Path:
         async with slow_progress(f"{SMOLLM2.name} ({SMOLLM2.license}), MB") as told:
 
             def show(done_bytes: int, all_bytes: int) -> None:
                 told(done_bytes // _MEGABYTE, all_bytes // _MEGABYTE)
 
-            path = await pull_weights(config.workspace / MODELS_FOLDER, show)
-        sys.stdout.write(f"{path}\n")
-        return EXIT_OK
+            return await pull_weights(config.workspace / MODELS_FOLDER, show)
 
     return run_async(main)

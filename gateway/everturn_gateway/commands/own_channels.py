@@ -21,7 +21,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.channel import unknown_channel
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.printing import print_json, recorded
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.errors import GatewayError
 
@@ -70,12 +70,13 @@ channels:
 """
 
 
-def new_channel(name: str, folder: Path) -> int:
+def new_channel(name: str, folder: Path, *, as_json: bool = False) -> int:
     """Write a channel that works, the kit that it stands on, and a test; return the exit code.
 
     Args:
         name: Of the channel.
         folder: Where its own folder comes.
+        as_json: Print what was written as JSON.
 
     Raises:
         GatewayError: The name is not valid, or something is there already. Nothing is written then.
@@ -101,14 +102,16 @@ def new_channel(name: str, folder: Path) -> int:
     except OSError as error:
         msg = f"{place} cannot be written: {error.strerror or error}"
         raise GatewayError(msg) from error
-    for file in files:
-        sys.stdout.write(f"wrote {place / file}\n")
-    section = _SECTION.format(name=name, program=place / f"{module}.py")
-    sys.stdout.write(
-        f"\nName it in everturn.yaml:\n\n{section}\nThen try it, and write to it:\n"
-        f"  everturn channel check {name}\n  everturn channel test {name}\n"
-        f"  everturn serve\n  nc 127.0.0.1 7000    # first a name, then messages\n"
-    )
+    with recorded(as_json=as_json) as record:
+        for file in files:
+            sys.stdout.write(f"wrote {place / file}\n")
+        section = _SECTION.format(name=name, program=place / f"{module}.py")
+        record.update(name=name, written=[str((place / file).absolute()) for file in files])
+        sys.stdout.write(
+            f"\nName it in everturn.yaml:\n\n{section}\nThen try it, and write to it:\n"
+            f"  everturn channel check {name}\n  everturn channel test {name}\n"
+            f"  everturn serve\n  nc 127.0.0.1 7000    # first a name, then messages\n"
+        )
     return EXIT_OK
 
 

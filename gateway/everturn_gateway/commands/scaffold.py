@@ -14,6 +14,7 @@ import typer
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
+from everturn_gateway.commands.shared.printing import recorded
 from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.commands.shared.settings import load
 from everturn_gateway.config.env_file import ENV_NAME
@@ -74,7 +75,9 @@ Today is {{date}}.
 """
 
 
-def init(folder: Path, *, agent: str, provider: str, model: str, ask: bool) -> int:
+def init(
+    folder: Path, *, agent: str, provider: str, model: str, ask: bool, as_json: bool = False
+) -> int:
     """Set up `folder`; return the exit code.
 
     Args:
@@ -83,21 +86,47 @@ def init(folder: Path, *, agent: str, provider: str, model: str, ask: bool) -> i
         provider: Who runs its model; empty = ask, or `builtin`.
         model: The model's name; empty = the provider's usual one.
         ask: Ask a person at the terminal for what is not given.
+        as_json: Print what was written as JSON.
     """
-    if ask and can_ask():
-        agent = agent or typer.prompt("Name of the first agent", default=DEFAULT_AGENT)
-        provider = provider or typer.prompt(
-            f"Who runs its model ({provider_names()})", default="builtin"
-        )
-    agent, chosen = check_name(agent or DEFAULT_AGENT), _model(provider or "builtin", model)
-    write_config(folder)
-    write_agent(folder / AGENTS_FOLDER / agent, agent, chosen)
-    _next_steps(folder, chosen)
+    with recorded(as_json=as_json) as record:
+        if ask and can_ask():
+            agent = agent or typer.prompt("Name of the first agent", default=DEFAULT_AGENT)
+            provider = provider or typer.prompt(
+                f"Who runs its model ({provider_names()})", default="builtin"
+            )
+        agent, chosen = check_name(agent or DEFAULT_AGENT), _model(provider or "builtin", model)
+        written = write_config(folder)
+        written += write_agent(folder / AGENTS_FOLDER / agent, agent, chosen)
+        record.update(written_record(folder, agent, chosen, written))
+        _next_steps(folder, chosen)
     return EXIT_OK
 
 
-def write_config(folder: Path) -> None:
+def written_record(
+    folder: Path, agent: str, model: ModelSpec, written: Sequence[Path]
+) -> dict[str, object]:
+    """Return what was set up, as JSON tells it.
+
+    Args:
+        folder: Of the configuration.
+        agent: Which agent has the model.
+        model: The model.
+        written: Files that were not there before.
+    """
+    return {
+        "config": str((folder / CONFIG_NAME).absolute()),
+        "agent": agent,
+        "model": {"provider": model.provider, "name": model.name},
+        "base_url": model.base_url or None,
+        "written": [str(path.absolute()) for path in written],
+    }
+
+
+def write_config(folder: Path) -> list[Path]:
     """Write a configuration, and what git leaves alone; what is there stays.
+
+    Returns:
+        The files that were written.
 
     Raises:
         GatewayError: It cannot be written.
@@ -106,11 +135,13 @@ def write_config(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    _write(folder / CONFIG_NAME, _CONFIG)
-    _ignore(folder / ".gitignore", (f"{WORKSPACE_FOLDER}/", ENV_NAME))
+    ignored = _ignore(folder / ".gitignore", (f"{WORKSPACE_FOLDER}/", ENV_NAME))
+    return _write(folder / CONFIG_NAME, _CONFIG) + ignored
 
 
-def create_agent(options: Options, name: str, *, provider: str, model: str) -> int:
+def create_agent(
+    options: Options, name: str, *, provider: str, model: str, as_json: bool = False
+) -> int:
     """Create the folder of a new agent; return the exit code.
 
     Raises:
@@ -122,9 +153,12 @@ def create_agent(options: Options, name: str, *, provider: str, model: str) -> i
     if folder.exists():
         msg = f"{folder} exists already; nothing was written"
         raise GatewayError(msg)
-    write_agent(folder, name, chosen)
-    sys.stdout.write(f"\nTalk to it:\n  everturn chat {name}{options.again()}\n")
-    _tell_key(chosen)
+    with recorded(as_json=as_json) as record:
+        written = write_agent(folder, name, chosen)
+        place = config.path.parent if config.path else config.agents_dir.parent
+        record.update(written_record(place, name, chosen, written))
+        sys.stdout.write(f"\nTalk to it:\n  everturn chat {name}{options.again()}\n")
+        _tell_key(chosen)
     return EXIT_OK
 
 
@@ -170,8 +204,11 @@ def check_model(name: str) -> str:
     return name
 
 
-def write_agent(folder: Path, name: str, model: ModelSpec) -> None:
+def write_agent(folder: Path, name: str, model: ModelSpec) -> list[Path]:
     """Write the folder of a new agent; what is there stays.
+
+    Returns:
+        The files that were written.
 
     Raises:
         GatewayError: It cannot be written.
@@ -189,37 +226,38 @@ def write_agent(folder: Path, name: str, model: ModelSpec) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    _write(folder / "agent.yaml", text)
-    _write(folder / "SOUL.md", _SOUL)
-    _write(folder / "SYSTEM_PROMPT.md", _SYSTEM_PROMPT)
+    files = {"agent.yaml": text, "SOUL.md": _SOUL, "SYSTEM_PROMPT.md": _SYSTEM_PROMPT}
+    return [path for each, text in files.items() for path in _write(folder / each, text)]
 
 
-def _write(path: Path, text: str) -> None:
-    """Create `path`; one that exists is left as it is."""
+def _write(path: Path, text: str) -> list[Path]:
+    """Create `path`, and return it; one that exists is left as it is."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         sys.stdout.write(f"kept     {path}\n")
+        return []
     except OSError as error:
         raise _unwritable(path, error) from error
-    else:
-        sys.stdout.write(f"created  {path}\n")
+    sys.stdout.write(f"created  {path}\n")
+    return [path]
 
 
-def _ignore(path: Path, entries: Sequence[str]) -> None:
+def _ignore(path: Path, entries: Sequence[str]) -> list[Path]:
     """Make git leave alone what people said, and keys."""
     try:
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         missing = [entry for entry in entries if entry not in old.splitlines()]
         if not missing:
-            return
+            return []
         begin = "" if not old or old.endswith("\n") else "\n"
         with path.open("a", encoding="utf-8") as file:
             file.write(begin + "".join(f"{entry}\n" for entry in missing))
     except (OSError, UnicodeDecodeError) as error:
         raise _unwritable(path, error) from error
     sys.stdout.write(f"{'extended' if old else 'created '} {path}\n")
+    return [path]
 
 
 def _unwritable(path: Path, error: OSError | UnicodeDecodeError) -> GatewayError:

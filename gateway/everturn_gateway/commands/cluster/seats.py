@@ -69,7 +69,7 @@ def list_seats(options: Options, *, as_json: bool) -> int:
     return EXIT_FAILED if waiting else EXIT_OK
 
 
-def move_seat(options: Options, seat: str, node: str, *, yes: bool) -> int:
+def move_seat(options: Options, seat: str, node: str, *, yes: bool, as_json: bool = False) -> int:
     """Let a node have a seat from now on, before all others; return the exit code.
 
     Raises:
@@ -91,7 +91,10 @@ def move_seat(options: Options, seat: str, node: str, *, yes: bool) -> int:
     is_agent = seat.startswith(_AGENT)
     stays = not shared if is_agent else seat not in _free(seats)
     run_async(lambda: _move(config, seat, node, before if stays else "", yes=yes))
-    say(f"{seat} goes to node {node} within seconds, when its turns have ended")
+    if as_json:
+        print_json({"seat": seat, "node": seats.holders.get(seat, ""), "home": node})
+    else:
+        say(f"{seat} goes to node {node} within seconds, when its turns have ended")
     return EXIT_OK
 
 

@@ -20,7 +20,6 @@ from everturn_gateway.commands.first_steps.writing import (
     write_key,
 )
 from everturn_gateway.commands.shared.crash import crash_log
-from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.settings import run_async
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.settings import Config, load_config
@@ -35,8 +34,8 @@ _WHERE: Final = {
 }
 
 
-def set_up_bot(file: Path, platform: str, key_file: str, keep: Keep = "") -> int:
-    """Set up the bot of a platform; return the exit code.
+def set_up_bot(file: Path, platform: str, key_file: str, keep: Keep = "") -> dict[str, object]:
+    """Set up the bot of a platform; return what was set up.
 
     Nothing is written before the platform knows the token.
 
@@ -68,13 +67,15 @@ def set_up_bot(file: Path, platform: str, key_file: str, keep: Keep = "") -> int
     config, account = _tried(file, changed, platform, environ)
     with explaining_faults(file):
         replace_file(file, changed, mode=file.stat().st_mode & 0o777)
+    place: str | None = None
     if given:
-        say(f"token in {write_key(file.with_name(ENV_NAME), variable, given, keep=keep)}")
+        place = write_key(file.with_name(ENV_NAME), variable, given, keep=keep)
+        say(f"token in {place}")
     say(f"bot      {platform} in {file}")
     if not config.routes and len(list(config.agents_dir.glob("*/agent.yaml"))) > 1:
         say("note     routes in everturn.yaml have to say which of the agents answers there")
     _next_steps(platform, account)
-    return EXIT_OK
+    return {"channel": platform, "account": account, "key_in": place}
 
 
 def _tried(

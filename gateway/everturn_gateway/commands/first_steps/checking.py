@@ -8,12 +8,11 @@ from everturn_actors.errors import ModelError, UnknownAgentError
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.first_steps.keyring import Keyring
 from everturn_gateway.commands.first_steps.prompts import say
-from everturn_gateway.commands.first_steps.trying import described_try, try_model
+from everturn_gateway.commands.first_steps.trying import described_try, try_model, try_record
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
@@ -21,18 +20,20 @@ from everturn_gateway.plugins import installed
 from everturn_gateway.specs.loading import AgentFile
 
 
-def check_setup(options: Options) -> int:
+def check_setup(options: Options, record: dict[str, object]) -> int:
     """Tell what is set up; return the exit code, 1 where something does not work.
 
-    Each agent's model is asked for a word.
+    Each agent's model is asked for a word. What is found is noted in `record`.
 
     Raises:
         GatewayError: Nothing is set up.
     """
     config = load(options)
     say(f"Configuration: {config.path or 'none; the defaults hold'}")
-    code = check_models(config, "")
+    code = check_models(config, "", record)
     running = run_async(partial(find_running, config.workspace))
+    record["config"] = str(config.path) if config.path else None
+    record["gateway"] = {"pid": running.pid, "url": running.url} if running else None
     if running is None:
         say("The gateway does not run: `everturn serve` starts it. `everturn chat` does without.")
     else:
@@ -41,8 +42,10 @@ def check_setup(options: Options) -> int:
     return code
 
 
-def check_models(config: Config, name: str, *, as_json: bool = False) -> int:
+def check_models(config: Config, name: str, record: dict[str, object]) -> int:
     """Ask the models of one agent, or (empty) all, for a word; return the exit code.
+
+    What is found is noted in `record`.
 
     Raises:
         UnknownAgentError: There is no such agent.
@@ -52,16 +55,14 @@ def check_models(config: Config, name: str, *, as_json: bool = False) -> int:
     if name and not chosen:
         raise UnknownAgentError(name, tuple(agent.spec.name for agent in agents))
     told_faults = [str(fault) for fault in faults if not name]
-    for fault in () if as_json else told_faults:
+    for fault in told_faults:
         say(f"An agent cannot be used: {fault}")
     found: list[dict[str, object]] = []
     for agent in chosen:
         checked, text = _check_model(agent, config)
         found.append(checked)
-        if not as_json:
-            say(text)
-    if as_json:
-        print_json({"models": found, "faults": told_faults})
+        say(text)
+    record.update(models=found, faults=told_faults)
     works = [each["error"] is None for each in found]
     return EXIT_OK if works and all(works) and not told_faults else EXIT_FAILED
 
@@ -81,10 +82,5 @@ def _check_model(agent: AgentFile, config: Config) -> tuple[dict[str, object], s
         why = crash_log.secrets.mask(str(error))
         text = f"Agent {agent.spec.name}: {label} gives no answer: {why}"
         return {**record, "error": why}, text
-    answered = {
-        "text": tried.said,
-        "took_s": round(tried.took_s, 3),
-        "takes_tools": tried.takes_tools,
-        "cost_usd": tried.cost_usd,
-    }
-    return {**record, **answered}, f"Agent {agent.spec.name}: {label}. {described_try(tried)}"
+    text = f"Agent {agent.spec.name}: {label}. {described_try(tried)}"
+    return record | try_record(tried), text

@@ -48,13 +48,14 @@ WantedBy=default.target
 """
 
 
-def set_up_service(file: Path) -> int:
+def set_up_service(file: Path, record: dict[str, object]) -> int:
     """Write the service of this user, and start it where a person agrees; return the exit code.
 
     Keys of the environment are not in it: they have to stand in `.env` beside the configuration.
 
     Args:
         file: The configuration.
+        record: Is told the file of the service, and whether it was started.
 
     Raises:
         GatewayError: It cannot be written.
@@ -74,10 +75,13 @@ def set_up_service(file: Path) -> int:
     with explaining_faults(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text, mode=0o644)
+    record.update(service=str(path), started=False)
     say(f"service  {path}")
     can_start = shutil.which(steps[0][0]) is not None
     if can_start and agrees("Start it now, and with each login?", default=True):
-        return _run(steps)
+        code = _run(steps)
+        record["started"] = code == EXIT_OK
+        return code
     say("\nNext:")
     for step in steps:
         say(f"  {' '.join(step)}")

@@ -15,12 +15,18 @@ from everturn_gateway import commands
 from everturn_gateway.commands import scaffold
 from everturn_gateway.commands.first_steps.keyring import Keyring
 from everturn_gateway.commands.first_steps.prompts import agrees, ask, choose, choose_name, say
-from everturn_gateway.commands.first_steps.trying import described_try, try_model
+from everturn_gateway.commands.first_steps.trying import (
+    Tried,
+    described_try,
+    try_model,
+    try_record,
+)
 from everturn_gateway.commands.first_steps.writing import Keep, model_in, write_key, write_model
 from everturn_gateway.commands.local import pull_into
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
+from everturn_gateway.commands.shared.printing import recorded
 from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.commands.shared.settings import load, log_nowhere, run_async
 from everturn_gateway.config.env_file import ENV_NAME
@@ -74,47 +80,54 @@ class _Chosen(Struct, frozen=True, kw_only=True):
     "Empty = none is new."
     keep: Keep = ""
     "Where the key is kept, see `write_key`."
+    tried: Tried | None = None
+    "How it answered; None = it was not asked."
 
 
-def check(options: Options) -> int:
+def check(options: Options, *, as_json: bool = False) -> int:
     """Tell what is set up and whether it works; see `check_setup`."""
-    return commands.checking.check_setup(options)
+    with recorded(as_json=as_json) as record:
+        return commands.checking.check_setup(options, record)
 
 
-def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
+def setup(
+    options: Options, answers: Answers, *, goes_on: bool = False, as_json: bool = False
+) -> int:
     """Find out which model answers, try it, and write it down; return the exit code.
 
     Nothing is written before the model has answered. Where the command that offered it `goes_on`,
-    nobody is told what to do next.
+    nobody is told what to do next. With `as_json` what was written is printed as JSON.
 
     Raises:
         GatewayError: An answer is missing or wrong, or the model cannot be used; says what to do.
         ModelError: It gave no answer; says why.
     """
     folder = place_of(options)
-    config = _config(folder)
-    agent = _agent(config, answers.agent)
-    say(f"Setting up Everturn in {folder}; the agent is {agent}.")
-    chosen = _choose(answers, config)
-    say("")
-    scaffold.write_config(folder)
-    _write(folder, config, agent, chosen)
-    if not goes_on:
-        _next_steps(folder, agent)
+    with recorded(as_json=as_json) as record:
+        config = _config(folder)
+        agent = _agent(config, answers.agent)
+        say(f"Setting up Everturn in {folder}; the agent is {agent}.")
+        chosen = _choose(answers, config)
+        say("")
+        record.update(_write(folder, config, agent, chosen))
+        if not goes_on:
+            _next_steps(folder, agent)
     return EXIT_OK
 
 
 def test_models(options: Options, agent: str, *, as_json: bool) -> int:
     """Ask the models of one agent, or (empty) all, for a word; see `check_models`."""
-    return commands.checking.check_models(load(options), agent, as_json=as_json)
+    with recorded(as_json=as_json) as record:
+        return commands.checking.check_models(load(options), agent, record)
 
 
-def use_model(options: Options, answers: Answers) -> int:
+def use_model(options: Options, answers: Answers, *, as_json: bool = False) -> int:
     """Have an agent use another model; return the exit code. Nothing is asked but a key.
 
     Args:
         options: Where the configuration is.
         answers: `model` is its name, of the agent's own provider where it names none before a `/`.
+        as_json: Print what was written as JSON.
 
     Raises:
         GatewayError: There is no such agent, or see `setup`.
@@ -132,15 +145,17 @@ def use_model(options: Options, answers: Answers) -> int:
         provider, name = present.provider, answers.model
     is_same = provider == present.provider
     base_url = answers.base_url or (present.base_url if is_same else "")
-    chosen = _choose(replace(answers, provider=provider, base_url=base_url, model=name), config)
     folder = config.path.parent if config.path else Path.cwd()
-    if chosen.key:
-        scaffold.write_config(folder)  # a key stands beside one
-    _write(folder, config, agent, chosen)
+    with recorded(as_json=as_json) as record:
+        given = replace(answers, provider=provider, base_url=base_url, model=name)
+        chosen = _choose(given, config)
+        record.update(_write(folder, config, agent, chosen, with_config=bool(chosen.key)))
     return EXIT_OK
 
 
-def set_up(options: Options, what: str, key_file: str, keep: Keep = "") -> int:
+def set_up(
+    options: Options, what: str, *, key_file: str, keep: Keep = "", as_json: bool = False
+) -> int:
     """Set up a bot (`telegram`, `discord`) or a `service`; return the exit code.
 
     Raises:
@@ -151,9 +166,12 @@ def set_up(options: Options, what: str, key_file: str, keep: Keep = "") -> int:
         msg = f"there is no {file} yet: begin with `everturn setup`"
         raise GatewayError(msg)
     load(Options(config=file))
-    if what == "service":
-        return commands.services.set_up_service(file)
-    return commands.bots.set_up_bot(file, what, key_file, keep)
+    with recorded(as_json=as_json) as record:
+        record["config"] = str(file)
+        if what == "service":
+            return commands.services.set_up_service(file, record)
+        record.update(commands.bots.set_up_bot(file, what, key_file, keep))
+    return EXIT_OK
 
 
 def place_of(options: Options) -> Path:
@@ -220,8 +238,11 @@ def _choose(answers: Answers, config: Config) -> _Chosen:
         spec = ModelSpec(provider=provider, name=scaffold.check_model(name), base_url=base_url)
         if provider == "local" and name == plugin.usual_model:
             pull_into(config)
-        if not answers.test or _answers(spec, keyring, config, is_last=bool(answers.model)):
-            return _Chosen(model=spec, key=keyring.new, keep=answers.keep)
+        tried: Tried | None = None
+        if answers.test:
+            tried = _answers(spec, keyring, config, is_last=bool(answers.model))
+        if tried or not answers.test:
+            return _Chosen(model=spec, key=keyring.new, keep=answers.keep, tried=tried)
 
 
 def _server(answers: Answers) -> tuple[str, str, tuple[str, ...]]:
@@ -291,8 +312,8 @@ def _opened(
     return run_async(partial(models_of, spec, keyring.environ))
 
 
-def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool) -> bool:
-    """Try a model, and tell of it; return whether it is to be used.
+def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool) -> Tried | None:
+    """Try a model, and tell of it; return how it answered, None where another one is to be chosen.
 
     Raises:
         GatewayError: It gave no answer, and nobody chooses another one.
@@ -303,28 +324,47 @@ def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool
     except ModelError as error:
         say(f"It gave no answer: {crash_log.secrets.mask(str(error))}.")
         if not is_last and can_ask() and agrees("Choose another one?", default=True):
-            return False
+            return None
         msg = "nothing was written: the model has to answer first"
         raise GatewayError(msg) from error
     say(described_try(tried))
-    return True
+    return tried
 
 
 # --- the files -----------------------------------------------------------------------------------
 
 
-def _write(folder: Path, config: Config, agent: str, chosen: _Chosen) -> None:
+def _write(
+    folder: Path, config: Config, agent: str, chosen: _Chosen, *, with_config: bool = True
+) -> dict[str, object]:
+    """Write all that was found out; return what that is.
+
+    Args:
+        folder: Of the configuration.
+        config: What it says, or will say.
+        agent: Which agent gets the model.
+        chosen: The model, and its key.
+        with_config: Whether a configuration is written where there is none; a key needs one.
+    """
+    written = scaffold.write_config(folder) if with_config else []
+    place: str | None = None
     if chosen.key:
         variable = key_variable(chosen.model.provider)
-        say(f"key in   {write_key(folder / ENV_NAME, variable, chosen.key, keep=chosen.keep)}")
+        place = write_key(folder / ENV_NAME, variable, chosen.key, keep=chosen.keep)
+        say(f"key in   {place}")
         if process_environ().get(variable, chosen.key) != chosen.key:
             say(f"note     {variable} of the environment goes before it: take that one out")
     path = config.agents_dir / agent / "agent.yaml"
     if not path.exists():
-        scaffold.write_agent(path.parent, agent, chosen.model)
+        written += scaffold.write_agent(path.parent, agent, chosen.model)
     elif write_model(path, chosen.model):
         say(f"note     {path} has limits of tokens: see whether they are those of this model")
     say(f"model    {chosen.model.provider}/{chosen.model.name} for {agent}")
+    return {
+        **scaffold.written_record(folder, agent, chosen.model, written),
+        "key_in": place,
+        "answer": try_record(chosen.tried) if chosen.tried else None,
+    }
 
 
 def _next_steps(folder: Path, agent: str) -> None:

@@ -65,6 +65,16 @@ def described_try(tried: Tried) -> str:
     return f"It answers in {tried.took_s:.1f} s: “{said}” ({cost}){no_tools}"
 
 
+def try_record(tried: Tried) -> dict[str, object]:
+    """Return how a model answered, as JSON tells it."""
+    return {
+        "text": tried.said,
+        "took_s": round(tried.took_s, 3),
+        "takes_tools": tried.takes_tools,
+        "cost_usd": tried.cost_usd,
+    }
+
+
 async def try_model(model: ModelSpec, config: Config, environ: Mapping[str, str]) -> Tried:
     """Ask a model for a word.
 

@@ -20,7 +20,7 @@ from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.extras import extra
 from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.printing import print_done, print_json
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
@@ -40,7 +40,7 @@ else:
 NO_BROWSER_PORT = 8765  # nobody listens there: a person reads the address off a browser elsewhere
 
 
-def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
+def login(options: Options, name: str, *, agent: str, browser: bool, as_json: bool = False) -> int:
     """Let a person log in at a server; return the exit code.
 
     Args:
@@ -48,6 +48,7 @@ def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
         name: The server's, as agents call it.
         agent: Whose, where agents mean different addresses by it; empty = any.
         browser: Open a browser here; else the person is given the link.
+        as_json: Print the login as JSON, as `list_servers` does.
 
     Raises:
         GatewayError: There is no such server, or nobody logged in.
@@ -78,7 +79,9 @@ def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
                 )
 
     made = run_async(main)
-    print_line(f"logged in at {made.url}: {_state(made, SystemClock().now())}")
+    state = _state(made, SystemClock().now())
+    record = {"server": name, "place": made.url, "login": state, "expires_at": _end(made)}
+    print_done(f"logged in at {made.url}: {state}", record, as_json=as_json)
     return EXIT_OK
 
 
@@ -104,7 +107,7 @@ async def _paste(page: str) -> str:
     return address.strip()
 
 
-def logout(options: Options, name: str, *, agent: str) -> int:
+def logout(options: Options, name: str, *, agent: str, as_json: bool = False) -> int:
     """Forget the login at a server; return the exit code, 1 where there was none.
 
     Raises:
@@ -117,11 +120,15 @@ def logout(options: Options, name: str, *, agent: str) -> int:
         async with open_keyed(config, is_change=True) as keyed:
             return await McpLogins(keyed, SystemClock(), crash_log.secrets).remove(url)
 
-    if not run_async(main):
-        print_line(f"nobody was logged in at {url}")
-        return EXIT_FAILED
-    print_line(f"logged out of {url}: its token is forgotten here, and may live on there")
-    return EXIT_OK
+    was_there = run_async(main)
+    text = (
+        f"logged out of {url}: its token is forgotten here, and may live on there"
+        if was_there
+        else f"nobody was logged in at {url}"
+    )
+    record = {"server": name, "place": url, "login": "none", "logged_out": was_there}
+    print_done(text, record, as_json=as_json)
+    return EXIT_OK if was_there else EXIT_FAILED
 
 
 def list_servers(options: Options, *, as_json: bool) -> int:
@@ -151,9 +158,7 @@ def list_servers(options: Options, *, as_json: bool) -> int:
                     "agent": agent,
                     "place": place,
                     "login": login,
-                    "expires_at": utc_text(made.expires_at)
-                    if (made := known.get(place)) is not None and made.expires_at is not None
-                    else None,
+                    "expires_at": _end(known.get(place)),
                 }
                 for name, agent, place, login in rows
             ]
@@ -165,6 +170,11 @@ def list_servers(options: Options, *, as_json: bool) -> int:
             "no agent has an MCP server; `everturn help mcp` shows how to give it one\n"
         )
     return EXIT_OK
+
+
+def _end(login: McpLogin | None) -> str | None:
+    """Return when a login ends; None where nobody knows, or there is none."""
+    return utc_text(login.expires_at) if login and login.expires_at else None
 
 
 def _agents(config: Config) -> Sequence[AgentFile]:

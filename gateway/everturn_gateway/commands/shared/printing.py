@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, redirect_stdout
 
 from msgspec import Struct, structs
 
@@ -38,6 +39,26 @@ def print_done(text: str, record: Mapping[str, object], *, as_json: bool) -> Non
         print_json(dict(record))
     else:
         print_line(text)
+
+
+@contextmanager
+def recorded(*, as_json: bool) -> Generator[dict[str, object]]:
+    """Let a command that talks fill in a record, which is printed as JSON where that is asked for.
+
+    Then all that it says and asks on the way goes to stderr: stdout has the record alone, and
+    nothing where the command fails.
+
+        with recorded(as_json=as_json) as record:
+            say("Logging in ...")
+            record["account"] = log_in()
+    """
+    record: dict[str, object] = {}
+    if not as_json:
+        yield record
+        return
+    with redirect_stdout(sys.stderr):
+        yield record
+    print_json(record)
 
 
 def print_json(
