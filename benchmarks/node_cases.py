@@ -34,13 +34,12 @@ from support.answers import Answer  # noqa: E402 - found above
 from support.database import Server, free_port, running_server  # noqa: E402
 from support.model_api import Received, open_model_api  # noqa: E402
 from support.node_world import Node, Talk, World, audit, talking  # noqa: E402
+from support.patience import WAIT_S  # noqa: E402
 from support.process import AGENT, gateway_process  # noqa: E402
 
 EVERTURN = Path(sysconfig.get_path("scripts")) / "everturn"
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
-FILES = (
-    "  tools:\n    - {type: builtin, name: read_file}\n    - {type: builtin, name: write_file}\n"
-)
+FILES = "  tools:\n    - {type: builtin, name: files}\n"
 PEOPLE, MESSAGES, SETTLED_S = 6, 60, 8.0
 
 
@@ -135,9 +134,10 @@ async def kill_home(world: World, *, is_shared: bool) -> None:
         await node.start()
     seat = "SELECT node FROM everturn.lease WHERE name = 'agent:helper' AND until > now()"
     name = ""
-    while not name:
-        await anyio.sleep(0.5)
-        name = await anyio.to_thread.run_sync(world.server.psql, seat)
+    with anyio.fail_after(WAIT_S):
+        while not name:
+            await anyio.sleep(0.5)
+            name = await anyio.to_thread.run_sync(world.server.psql, seat)
     home = nodes[name]
     other = next(node for node in nodes.values() if node is not home)
     session = await begin(other)

@@ -124,6 +124,12 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> int:
     for fault in found.faults[:20]:
         print("FAULT", fault)
     report(talk, faults, took_s, api.count)
+    for each in talk.unforeseen:
+        print("UNFORESEEN", each)
+    for name, node in world.nodes.items() if talk.unforeseen else ():
+        lines = (node.folder / "serve.log").read_text(errors="replace").splitlines()
+        for number in [n for n, line in enumerate(lines) if line.startswith("Traceback")][:5]:
+            print(f"  {name}:", *lines[max(number - 2, 0) : number + 60], sep="\n    ")
     print(f"{found.turns} turns in {found.sessions} sessions, {len(found.faults)} wrong")
     return len(found.faults)
 

@@ -616,6 +616,37 @@ async def test_a_stopping_server_lets_followers_go_and_tells_waiters(
     assert [turn.outcome for turn in state.held_turns] == ["answered", "answered"]
 
 
+async def test_a_request_that_cannot_be_done_is_told_of_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a database is away, say: it is no fault of the program, and may be sent again."""
+    monkeypatch.setattr(server_module, "TURN_GRACE_S", 0.0)
+    monkeypatch.setattr(server_module, "CLOSE_S", 2.0)  # of which half, to cancel them
+    asked, answers = anyio.Event(), list[httpx2.Response]()
+
+    async def hang(*_: object, **__: object) -> None:
+        asked.set()
+        await anyio.sleep_forever()
+
+    async with open_http_gateway(tmp_path) as gateway:
+        monkeypatch.setattr(gateway.service, "submit", hang)
+        session_id = await gateway.session()
+        gateway.listening = anyio.Event()
+        async with anyio.create_task_group() as clients:
+
+            async def send() -> None:
+                async with gateway.client() as client:
+                    path = f"/api/v1/sessions/{session_id}/messages"
+                    answers.append(await client.post(path, json={"content": "hi"}))
+
+            async with serving(gateway):
+                clients.start_soon(send)
+                await asked.wait()
+
+    assert answers[0].status_code == 503
+    assert answers[0].json()["type"] == "urn:everturn:problem:stopping"
+
+
 async def test_a_turn_that_ends_soon_is_answered_by_a_stopping_server(tmp_path: Path) -> None:
     """A deploy does not cut off answers that are almost there."""
     provider = ScriptedProvider(WORDS)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import anyio
+import httpx2
 import pytest
+from anyio import to_thread
 from support.database import Server, needs_database
+from support.lines import open_line
 from support.patience import WAIT_S
 from support.process import write_workspace
 
 from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.cluster.partitions import PARTITIONS
 from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.client.in_process import InProcessTransport
 from everturn_gateway.config.settings import Config, load_config
+from everturn_gateway.http.access.auth import THIS_PROCESS
+from everturn_gateway.http.access.scopes import RULES
+from everturn_gateway.http.asgi import create_app
 from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import Made
@@ -24,13 +33,16 @@ from everturn_gateway.scheduler.jobs import Made
 pytestmark = needs_database
 
 
-def node(folder: Path, name: str, url: str, schema: str, secret: str) -> Config:
+def node(
+    folder: Path, name: str, url: str, schema: str, secret: str, *, outage_s: float = 30.0
+) -> Config:
     """Return the configuration of a node."""
     (folder / name).mkdir()
     write_workspace(folder / name, "http://127.0.0.1:9")
     file = folder / name / "everturn.yaml"
     file.write_text(
-        f'store: {{type: postgres, url: "{url}", schema: {schema}, connections: 2}}\n'
+        f'store: {{type: postgres, url: "{url}", schema: {schema}, connections: 2,'
+        f" outage_s: {outage_s}}}\n"
         f"cluster: {{node: {name}, listen: {folder / name}/link, secret: {secret}}}\n"
     )
     return load_config(file, environ={})
@@ -125,3 +137,54 @@ async def test_any_node_shows_and_changes_jobs_that_one_of_them_runs(
         assert one.schedules.ids() == other.schedules.ids() == ()
         with pytest.raises(UnknownJobError):
             await other.schedules.pause("greet")
+
+
+async def test_nobody_gets_a_500_where_the_database_is_away(
+    database_server: Server, tmp_path: Path, schema: str
+) -> None:
+    """Every route, asked for a session and for one that is not known: it is told that it passes."""
+    told: dict[str, tuple[int, str]] = {}
+    async with open_line(database_server.port) as line:
+        url = database_server.url().replace(f":{database_server.port}/", f":{line.port}/")
+        make = partial(node, tmp_path, "a", url, schema, uuid4().hex, outage_s=0.05)
+        config = await to_thread.run_sync(make)
+        async with (
+            open_gateway(config, environ={}) as gateway,
+            open_in_process(gateway) as client,
+        ):
+            owner = owner_of(gateway)
+            await until(lambda: owner.epoch(0) is not None, owner)
+            begun = await client.post("/api/v1/sessions", json={"agent": "helper"})
+            assert begun.status_code == 201, begun.text
+
+            async def ask(method: str, template: str, session_id: str) -> None:
+                names = {"session_id": session_id, "response_id": f"resp_{session_id}_2"}
+                places = defaultdict(lambda: "1", names, name="helper", topic="language")
+                path = template.replace(":path", "").format_map(places)
+                is_said = path.endswith(("/messages", "/stream"))
+                body = {"content": "hello"} if is_said else {"agent": "helper", "model": "helper"}
+                async with client.stream(method, path, json=body) as answer:
+                    is_endless = answer.headers.get("content-type", "").startswith("text/event")
+                    text = "" if is_endless else (await answer.aread()).decode()
+                told[f"{method} {path}"] = (answer.status_code, text)
+
+            line.set("cut")
+            async with anyio.create_task_group() as tasks:
+                for method, template in RULES:
+                    for session_id in (begun.json()["id"], "20261121T224956123-3f9a2c1b"):
+                        tasks.start_soon(ask, method, template, session_id)
+            line.set("open")
+
+    assert [each for each in told.items() if each[1][0] in {500, 502}] == []
+    assert sum("store-away" in text for _, text in told.values()) > len(RULES) / 4, told
+
+
+@asynccontextmanager
+async def open_in_process(gateway: Gateway) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Open a client that everything is open to."""
+    made = await to_thread.run_sync(partial(create_app, gateway, caller=THIS_PROCESS))
+    async with anyio.create_task_group() as tasks:
+        transport = InProcessTransport(made.app, tasks)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://everturn") as client:
+            yield client
+        tasks.cancel_scope.cancel()

@@ -145,6 +145,8 @@ class Talk(Struct, kw_only=True):
     news: anyio.Event = field(default_factory=anyio.Event)
     errors: dict[str, int] = field(default_factory=dict[str, int])
     "By what was answered in place of an answer."
+    unforeseen: list[str] = field(default_factory=list[str])
+    "Answers with a 500, which nobody may get for what happens to nodes: the node, and the text."
     asked: dict[str, tuple[str, str, float]] = field(
         default_factory=dict[str, tuple[str, str, float]]
     )
@@ -238,6 +240,8 @@ class Talk(Struct, kw_only=True):
                 if response.is_success:
                     return response
                 self._count(f"{response.status_code} {response.json().get('type', '')}")
+                if response.status_code == httpx2.codes.INTERNAL_SERVER_ERROR:
+                    self.unforeseen.append(f"{name}: {response.text}")
             await anyio.sleep(0.05)
 
     def _count(self, what: str) -> None:

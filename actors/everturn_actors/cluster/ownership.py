@@ -88,6 +88,8 @@ class LeaseOwnership:
 
     def why_nobody(self, partition: int) -> str:
         """See `Ownership.why_nobody`."""
+        if self.fault:
+            return "the store cannot be asked who works on it"
         if partition == NOWHERE:
             return ""
         seat = self.placement.lease(partition)

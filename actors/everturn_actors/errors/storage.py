@@ -42,6 +42,10 @@ class FencedError(JournalError):
     """Another writer appended to this session; this one has to drop its state and load again."""
 
 
+class StoreAwayError(JournalError):
+    """The store cannot be asked now; nothing was read. It passes: what was asked can be again."""
+
+
 class StaleReadError(JournalError):
     """The store does not show yet what is known to be durable; read again."""
 

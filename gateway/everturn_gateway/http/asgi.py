@@ -7,7 +7,6 @@ that is no probe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ from everturn_gateway.http.access.front import Front
 from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
 from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.console.pages import ConsolePages
-from everturn_gateway.http.limits import BodyLimits
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.probes import Probes
 from everturn_gateway.http.problems import INTERNAL, problem_response
@@ -112,7 +110,15 @@ def create_app(
         app = ServerErrorMiddleware(OneCaller(app, caller=caller), handler=_failed)
     else:
         gateway.telemetry.requests.followers = waits.followers
-        app = _fronted(app, lambda: api.loaded, gateway, access, wrong_tokens)
+        guard = _guard(gateway, access, wrong_tokens)
+        app = Front(
+            app,
+            takes_posts=lambda: api.loaded,
+            counts=gateway.telemetry.requests,
+            guard=guard,
+            server=server,
+            waits=waits,
+        )
     return Application(app, api)
 
 
@@ -129,16 +135,10 @@ def _make(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: Wron
     return make_api(gateway, waits, access, wrong_tokens)
 
 
-def _fronted(
-    app: ASGIApp,
-    api: Callable[[], ASGIApp | None],
-    gateway: Gateway,
-    access: Access,
-    wrong_tokens: WrongTokens,
-) -> Front:
-    """Put what stands between the API and everybody around it."""
+def _guard(gateway: Gateway, access: Access, wrong_tokens: WrongTokens) -> Guard:
+    """Return what finds out who asks, and turns others away."""
     server = gateway.config.server
-    guard = Guard(
+    return Guard(
         authenticator=Authenticator(access, gateway.tokens),
         instruments=gateway.telemetry.instruments,
         wrong_tokens=wrong_tokens,
@@ -146,14 +146,6 @@ def _fronted(
         if server.console
         else None,
         server=server,
-    )
-    return Front(
-        app,
-        takes_posts=api,
-        counts=gateway.telemetry.requests,
-        guard=guard,
-        limits=BodyLimits.by(server),
-        timeout_s=server.request_timeout_s,
     )
 
 

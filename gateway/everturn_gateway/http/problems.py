@@ -23,6 +23,7 @@ from everturn_actors.errors import (
     ActorStoppedError,
     ApprovalClosedError,
     CannotBranchError,
+    ConflictError,
     ContextDoesNotFitError,
     CoreError,
     CorruptJournalError,
@@ -31,14 +32,20 @@ from everturn_actors.errors import (
     InvalidInputError,
     JournalError,
     JournalWriteError,
+    LinkBrokenError,
+    LinkRefusedError,
     MailboxFullError,
     ModelError,
+    MovedError,
     NotAnApproverError,
     NothingToRetryError,
     OutOfFilesError,
     OwnerAwayError,
+    QueueFullError,
     SessionEndedError,
     SessionQuarantinedError,
+    StaleReadError,
+    StoreAwayError,
     UnknownAgentError,
     UnknownApprovalError,
     UnknownFormatError,
@@ -168,6 +175,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
         503, "The gateway has too many files and connections open", retry_after_s=5
     ),
     "session-failed": _Kind(503, "The session failed", retry_after_s=1),
+    "store-away": _Kind(503, "What is kept cannot be read now", retry_after_s=1),
     "stopping": _Kind(503, "The gateway is stopping", retry_after_s=5),
     "tasks-down": _Kind(503, "A part of the gateway is down", retry_after_s=5),
     "too-many-connections": _Kind(503, "Too many connections", retry_after_s=1),
@@ -190,8 +198,12 @@ _CORE: Final[Mapping[type[Exception], str]] = {
     ApprovalClosedError: "approval-closed",
     NothingToRetryError: "nothing-to-retry",
     MailboxFullError: "mailbox-full",
+    QueueFullError: "mailbox-full",
     OwnerAwayError: "owner-away",
     HomeElsewhereError: "owner-away",
+    MovedError: "owner-away",
+    LinkBrokenError: "owner-away",
+    LinkRefusedError: "owner-away",
     ActorStoppedError: "stopping",
     ActorFailedError: "session-failed",
     WorkspaceLostError: "workspace-lost",
@@ -199,6 +211,9 @@ _CORE: Final[Mapping[type[Exception], str]] = {
     OutOfFilesError: "out-of-files",
     JournalWriteError: "not-written",
     FencedError: "fenced",
+    ConflictError: "fenced",
+    StaleReadError: "store-away",
+    StoreAwayError: "store-away",
     CorruptJournalError: "journal-damaged",
     UnknownFormatError: "journal-format",
     JournalError: "journal-failed",
@@ -257,6 +272,11 @@ def invalid(detail: str, *errors: Mapping[str, str]) -> Problem:
     return problem("invalid-input", detail, extra={"errors": list(errors)} if errors else None)
 
 
+STOPPING: Final = problem(
+    "stopping",
+    "the gateway is stopping, and whether this was done is not known; send it again in a moment,"
+    " under the same Idempotency-Key",
+)
 INTERNAL: Final = problem(
     "internal", "the gateway failed while it handled this request; its log says why"
 )

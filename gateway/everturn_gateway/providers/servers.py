@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 import orjson
+from anyio.to_thread import run_sync
 from msgspec import Struct
 
 from everturn_actors.json_values import as_object, is_list
@@ -137,9 +139,12 @@ class _Row(Struct, frozen=True, kw_only=True):
 async def _listed(to: Endpoint) -> list[_Row]:
     path = {"ollama": "/api/tags", "anthropic": "/v1/models?limit=1000"}.get(to.api, "/models")
     base = to.base.removesuffix("/v1") if to.api == "ollama" else to.base
+    # Not for the event loop: it reads the certificates of the machine.
+    made = partial(httpx2.AsyncClient, timeout=_ASK_S, trust_env=not to.is_loopback)
+    http = await run_sync(made)
     try:
         async with (
-            httpx2.AsyncClient(timeout=_ASK_S, trust_env=not to.is_loopback) as http,
+            http,
             http.stream("GET", f"{to.address}{base}{path}", headers=to.headers) as response,
         ):
             data = await _read(response)

@@ -6,7 +6,7 @@ from typing import Final
 
 import asyncpg
 
-from everturn_actors.errors import JournalError, JournalWriteError
+from everturn_actors.errors import JournalError, JournalWriteError, StoreAwayError
 
 LIBRARY_ERRORS: Final = (
     OSError,
@@ -99,10 +99,13 @@ def explained(error: BaseException, place: str, *, is_write: bool = False) -> Jo
         place: The database, without its password.
         is_write: Whether something was to be kept, which was not.
     """
-    kind = JournalWriteError if is_write else JournalError
+    away = JournalWriteError if is_write else StoreAwayError
     for known, advice in _ADVICE:
         if isinstance(error, known):
-            return kind(f"the database {place}: {advice}{_said(error)}")
+            return away(f"the database {place}: {advice}{_said(error)}")
+    if passes(error):
+        return away(f"the connection to the database {place} broke{_said(error)}")
+    kind = JournalWriteError if is_write else JournalError
     return kind(f"the database {place} failed{_said(error)}")
 
 

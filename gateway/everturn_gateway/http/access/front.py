@@ -17,11 +17,12 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn_actors.scopes import loop_time
-from everturn_actors.supervisor import attempt
+from everturn_actors.supervisor import UnexpectedEndError, attempt
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.guard import Guard
 from everturn_gateway.http.limits import BodyLimits, BodyTooLargeError, late, too_large
-from everturn_gateway.http.problems import INTERNAL, problem_response
-from everturn_gateway.http.waiting import DEADLINE
+from everturn_gateway.http.problems import INTERNAL, STOPPING, problem_response
+from everturn_gateway.http.waiting import DEADLINE, OpenWaits
 from everturn_gateway.telemetry.requests import LEFT, RequestCounts
 
 GRACE_S = 10.0  # after its deadline, for a route to answer by itself
@@ -40,8 +41,8 @@ class Front:
         takes_posts: Callable[[], ASGIApp | None],
         counts: RequestCounts,
         guard: Guard,
-        limits: BodyLimits,
-        timeout_s: float,
+        server: ServerConfig,
+        waits: OpenWaits,
     ) -> None:
         """Stand in front of the API.
 
@@ -51,12 +52,14 @@ class Front:
                 past the others.
             counts: What is known of all requests.
             guard: Says who asks, and turns others away.
-            limits: How large a body may be.
-            timeout_s: Until an answer has to begin; a stream then runs as long as it likes.
+            server: Says how large a body may be, and how long until an answer has to begin; a
+                stream then runs as long as it likes.
+            waits: Tells whether the server goes down.
         """
         self._app, self._counts, self._guard = app, counts, guard
         self._takes_posts = takes_posts
-        self._limits, self._timeout_s = limits, timeout_s
+        self._limits, self._timeout_s = BodyLimits.by(server), server.request_timeout_s
+        self._waits = waits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -101,6 +104,10 @@ class Front:
             exchange.take_back()
             answer = problem_response(late(self._timeout_s), scope)
             await answer(scope, exchange.receive, exchange.answer_late)
+        elif (
+            isinstance(failure, UnexpectedEndError) and self._waits.stopping and not exchange.status
+        ):  # the last requests of a server that stops are cancelled
+            await problem_response(STOPPING, scope)(scope, exchange.read, exchange.write)
         elif failure is not None:
             raise failure
 

@@ -72,9 +72,18 @@ def exports_router(gateway: HasSessions) -> APIRouter:
             written = _openai(pages)
         else:
             written = _lines(service, session_id, pages, end)
-        return StreamingResponse(written, headers=headers, media_type=media_type)
+        # What cannot be read is said in place of the file; once that has begun, nothing can be.
+        first = await anext(written, b"")
+        return StreamingResponse(_all(first, written), headers=headers, media_type=media_type)
 
     return router
+
+
+async def _all(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async with aclosing(rest):
+        yield first
+        async for each in rest:
+            yield each
 
 
 async def _pages(
