@@ -67,6 +67,10 @@ class IncomingFile(Struct, frozen=True, kw_only=True):
     "What the platform says it is; empty = it does not say."
     size_bytes: int | None = None
     "None = the platform does not say."
+    is_voice: bool = False
+    "Whether it is a voice note: spoken for whoever is there, and no file with a name."
+    duration_s: float = 0
+    "How long it sounds; 0 = the platform does not say, or it is no sound."
 
 
 async def read_within(parts: AsyncIterable[bytes], limit_bytes: int) -> bytes:

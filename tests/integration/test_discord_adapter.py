@@ -288,6 +288,7 @@ async def test_files_are_fetched_bounded_and_again_where_their_address_ran_out()
         api.blobs["new"] = b"12345"
         file = {"id": api.world.new_id(), "filename": "a.txt", "size": 5, "proxy_url": ""}
         file |= {"content_type": "text/plain; charset=utf-8", "url": f"{cdn}/old"}
+        file |= {"duration_secs": 2.5, "waveform": "AAAA"}
         async with serving(api, notes):
             message = await api.says("", attachments=[file])
             await api.until(lambda: notes.events)
@@ -304,6 +305,7 @@ async def test_files_are_fetched_bounded_and_again_where_their_address_ran_out()
 
     assert data == b"12345"
     assert (got.files[0].file_name, got.files[0].media_type) == ("a.txt", "text/plain")
+    assert (got.files[0].is_voice, got.files[0].duration_s) == (True, 2.5)
 
 
 # --- sessions and what is missed between them ---

@@ -138,8 +138,9 @@ async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
         await bot.send(Outbound(chat_id=world.room, file=PICTURE, nonce="1"))
         (content,) = await world.said()
         stored = [data for data, _ in world.api.media.values()]
-        # Ann sends it back as it came, with words below it.
-        await world.ann.write(world.room, "look", **{**content, "body": "look"})
+        # Ann sends it back as it came, with words below it, and as what she said.
+        spoken = {"info": {**content["info"], "duration": 2500}, "org.matrix.msc3245.voice": {}}
+        await world.ann.write(world.room, "look", **{**content, **spoken, "body": "look"})
         message = await world.heard("look")
         (file,) = message.files
         data = await file.fetch(1_000)
@@ -148,6 +149,7 @@ async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
 
     assert (content["msgtype"], content["info"]["mimetype"]) == ("m.image", "image/png")
     assert (data, file.file_name, file.media_type) == (PICTURE.data, "a.png", "image/png")
+    assert (file.is_voice, file.duration_s) == (True, 2.5)
     assert (stored == [PICTURE.data]) != is_encrypted
 
 

@@ -658,7 +658,8 @@ async def test_files_are_fetched_in_parts_and_not_beyond_the_limit(tmp_path: Pat
         import base64
         data = bytes(range(256)) * 3000
         connect()
-        message(1, files=[{"file": "f", "file_name": "a.bin", "size_bytes": len(data)}])
+        about = {"size_bytes": len(data), "is_voice": True, "duration_s": 2.5}
+        message(1, files=[{"file": "f", "file_name": "a.bin", **about}])
         while True:
             asked = hear()
             if asked["type"] == "fetch":
@@ -671,6 +672,7 @@ async def test_files_are_fetched_in_parts_and_not_beyond_the_limit(tmp_path: Pat
     async def fetch(event: InboundEvent) -> None:
         assert isinstance(event, Message)
         (file,) = event.files
+        assert (file.is_voice, file.duration_s) == (True, 2.5)
         got.extend([await file.fetch(768_000), await file.fetch(1_000_000)])
         try:
             await file.fetch(767_999)

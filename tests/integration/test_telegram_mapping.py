@@ -259,6 +259,10 @@ def test_each_kind_of_file_is_a_file(fields: Json, name: str, media_type: str) -
     assert (file.file_name, file.media_type, file.size_bytes) == (name, media_type, 7)
     assert message.text == "look"
     assert message.described == ()
+    assert (file.is_voice, file.duration_s) == (
+        "voice" in fields,
+        "document" not in fields or name.startswith("anim"),
+    )
 
 
 def test_of_a_picture_the_largest_is_taken() -> None:

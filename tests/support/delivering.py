@@ -15,7 +15,7 @@ from support.scripted_adapter import ScriptedAdapter
 from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply
-from everturn_actors.ports import Agent, Gate, SessionStore, Tool
+from everturn_actors.ports import Agent, Gate, SessionStore, Tool, Transcriber
 from everturn_actors.service import (
     ServicePorts,
     ServiceSettings,
@@ -108,6 +108,7 @@ async def delivering(
     store: SessionStore | None = None,
     clock: ManualClock | None = None,
     gate: Gate | None = None,
+    transcriber: Transcriber | None = None,
     drain_s: float = 0,
 ) -> AsyncGenerator[Delivering]:
     """Open a service whose conversations of the channel `test` are delivered to a platform.
@@ -126,7 +127,13 @@ async def delivering(
         tally=counter,
         limiter=RateLimiter(clock, lambda: 0.0),
     )
-    agent = Agent(spec=make_spec(), provider=provider, tools=tools or {}, gate=gate)
+    agent = Agent(
+        spec=make_spec(),
+        provider=provider,
+        tools=tools or {},
+        gate=gate,
+        transcriber=transcriber,
+    )
     async with AsyncExitStack() as stack:
         if store is None:
             store = await stack.enter_async_context(open_memory_store(MemoryDisk()))

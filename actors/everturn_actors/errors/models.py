@@ -101,4 +101,8 @@ class ContextDoesNotFitError(ModelRefusedError):
     """What cannot be left out of a request is larger than the model's context window."""
 
 
+class NotTranscribedError(CoreError):
+    """There are no words of a sound; the text says why, as a part of a sentence."""
+
+
 # --- the model acts ---

@@ -8,6 +8,7 @@
 - `notes`: what is put before the model besides what is said: notes, quotes, pinned messages
 - `reductions`: what is hidden from the model
 - `turns`: a turn: begun, taken on by calls of a model, ended
+- `voice`: what is heard of people who speak
 """
 
 from everturn_actors.events.calls import (
@@ -47,6 +48,7 @@ from everturn_actors.events.turns import (
     TurnFinished,
     TurnStarted,
 )
+from everturn_actors.events.voice import Transcribed
 
 __all__ = [
     "EMERGENCY",
@@ -86,6 +88,7 @@ __all__ = [
     "Steered",
     "StepStarted",
     "Summarised",
+    "Transcribed",
     "TurnFinished",
     "TurnStarted",
     "Unpinned",

@@ -41,6 +41,7 @@ from everturn_actors.events.turns import (
     TurnFinished,
     TurnStarted,
 )
+from everturn_actors.events.voice import Transcribed
 
 Body: TypeAlias = (
     SessionStarted
@@ -75,6 +76,7 @@ Body: TypeAlias = (
     | OlderQuoted
     | Pinned
     | Unpinned
+    | Transcribed
     | TurnFinished
     | StatusChanged
     | SessionEnded

@@ -21,6 +21,10 @@ class Upload:
     "What its sender says it is; empty = what its bytes say."
     file_name: str = ""
     "As its sender calls it: a name, no path."
+    is_voice: bool = False
+    "Whether it is a voice note, see `Attachment.is_voice`."
+    duration_s: float = 0
+    "How long it sounds; 0 = nobody says."
 
 
 class Queueing(Value, frozen=True, kw_only=True):

@@ -52,6 +52,15 @@ class Attachment(Value, frozen=True, kw_only=True):
     file_name: str = ""
     "As the sender called it."
     size_bytes: int = 0
+    is_voice: bool = False
+    "Whether somebody spoke it, for whoever is there: a voice note, as platforms have it."
+    duration_s: float = 0
+    "How long it sounds, as its platform says; 0 = it does not say."
+
+    @property
+    def is_audio(self) -> bool:
+        """Whether it is sound, in which there may be words."""
+        return self.media_type.startswith("audio/") or self.media_type == "application/ogg"
 
     @property
     def is_image(self) -> bool:
@@ -85,6 +94,8 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
     "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
     options: CallOptions | None = None
     "What its sender asks of the model; None = nothing, and in a turn that is over."
+    is_spoken: bool = False
+    "Whether it came as a voice note, whose words stand in the text."
 
     @property
     def as_text(self) -> str:

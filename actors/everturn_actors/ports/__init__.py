@@ -10,6 +10,7 @@
 - `search`: where it was said: a ranked index over what stands in the logs
 - `store`: where sessions live
 - `tools`: what an agent can do, and what decides whether it may
+- `voice`: who hears what people say, and speaks
 - `transfer`: how all that a store keeps goes to another one, byte for byte
 """
 
@@ -49,6 +50,7 @@ from everturn_actors.ports.tools import (
     ToolOutput,
     Verdict,
 )
+from everturn_actors.ports.voice import Transcriber, Transcript
 
 __all__ = [
     "ABSENT",
@@ -85,6 +87,8 @@ __all__ = [
     "ToolContext",
     "ToolKind",
     "ToolOutput",
+    "Transcriber",
+    "Transcript",
     "Value",
     "Verdict",
     "WindowSource",

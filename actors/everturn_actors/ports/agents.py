@@ -13,6 +13,7 @@ from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.model import ChosenModel, OpenTurn, ShownNotes, ToolDefinition
 from everturn_actors.ports.models import ModelProvider, Summariser
 from everturn_actors.ports.tools import Gate, Tool, ToolContext
+from everturn_actors.ports.voice import Transcriber
 from everturn_actors.spec import AgentSpec, PromptSpec
 
 
@@ -47,6 +48,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     quotes: Callable[[ToolContext], Awaitable[Quotes | None]] | None = None
     """Older messages of a conversation that seem to answer what its open turn asks, of those that
     are hidden; it gives None where there are none. None: nothing is quoted by itself."""
+    transcriber: Transcriber | None = None
+    "Hears voice notes before the model is called; None = it is told of them as of any file."
     deferred: Callable[[], Collection[str]] = tuple
     "Names of its tools that stand in no request now: the model finds them in another way."
 

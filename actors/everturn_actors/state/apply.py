@@ -43,6 +43,7 @@ from everturn_actors.events import (
     Steered,
     StepStarted,
     Summarised,
+    Transcribed,
     TurnFinished,
     TurnStarted,
     Unpinned,
@@ -81,6 +82,7 @@ from everturn_actors.state.changes.turns import (
     apply_turn_finished,
     apply_turn_started,
 )
+from everturn_actors.state.changes.voice import apply_transcribed
 from everturn_actors.state.session_state import SessionState
 
 
@@ -163,7 +165,8 @@ def _apply_to_whole(
     | OlderQuoted
     | Pinned
     | Unpinned
-    | PromptCounted,
+    | PromptCounted
+    | Transcribed,
 ) -> SessionState:
     """Apply what happens to the session as a whole, beside its messages and turns."""
     match body:
@@ -177,6 +180,8 @@ def _apply_to_whole(
             return apply_unpinned(state, event, body)
         case PromptCounted():
             return apply_prompt_counted(state, event, body)
+        case Transcribed():
+            return apply_transcribed(state, event, body)
         case SessionStarted():
             raise impossible(event, "the session has begun already")
         case Branched():

@@ -19,6 +19,7 @@ from everturn_actors.events import (
     Event,
     ModelCallFailed,
     ModelReplied,
+    Transcribed,
     TurnFinished,
 )
 from everturn_actors.model import SCHEDULE, Chunk, Mark, OpenTurn, OutboxItem, OutboxItemKind
@@ -108,9 +109,9 @@ def drop_items(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[Outbox
 
 
 def line_items(
-    event: Event, turn: OpenTurn | None, body: ContextReduced | ModelCallFailed
+    event: Event, turn: OpenTurn | None, body: ContextReduced | ModelCallFailed | Transcribed
 ) -> Iterator[OutboxItem]:
-    """Yield what is pending for a reduction, or an outage: the line that people are told of it.
+    """Yield what is pending for a reduction, an outage, or a voice note: the line about it.
 
     Of a turn that only scheduled jobs asked for nobody waits for the answer.
     """

@@ -59,6 +59,12 @@ _ENDINGS: Final = MappingProxyType(
         "text/plain": ".txt",
         "text/csv": ".csv",
         "text/markdown": ".md",
+        "audio/ogg": ".ogg",
+        "audio/mpeg": ".mp3",
+        "audio/mp4": ".m4a",
+        "audio/wav": ".wav",
+        "audio/webm": ".webm",
+        "audio/flac": ".flac",
     }
 )
 _TYPES: Final = MappingProxyType({ending: kind for kind, ending in _ENDINGS.items()})
@@ -222,6 +228,8 @@ def attachment_of(upload: Upload) -> Attachment:
         media_type=kind,
         file_name=upload.file_name,
         size_bytes=len(upload.data),
+        is_voice=upload.is_voice,
+        duration_s=upload.duration_s,
     )
 
 

@@ -6,6 +6,8 @@ What belongs here acts for a turn and knows nothing of the actor that started it
   the reply
 - `compaction`: has older turns of a session summarised: one summary at a time, beside the turns
 - `counting`: what the next request costs, asked of its provider where that decides what is hidden
+- `hearing`: voice notes become text before the model is called: each by an event, so that it is
+  heard once
 - `loop`: the only agentic loop there is: call the model, run what it asks for, until it has
   answered
 - `media`: the bytes of the images that a session's next request shows, read from its store

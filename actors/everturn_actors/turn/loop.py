@@ -27,6 +27,7 @@ from everturn_actors.scopes import loop_time
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn, first_step
 from everturn_actors.turn.calls.tool_calls import run_calls
+from everturn_actors.turn.hearing import hear
 from everturn_actors.turn.model_call import Timing, TurnHost, call_model, deadline_stopped
 from everturn_actors.turn.model_retry import wait_s
 from everturn_actors.turn.recollection import recollect
@@ -125,6 +126,7 @@ async def _take_steps(
         if turn.step is None:
             await host.record(*_between_steps(host, turn, agent))
         elif turn.step.reply is None:
+            turn = await hear(host, turn, agent)
             # Once, before the first call: a turn that goes on has its notes already.
             if not turn.steps and not is_reminded:
                 is_reminded = True
@@ -154,7 +156,7 @@ async def _after_outage(
     if not steered:
         return turn
     await host.record(*steered)
-    return _open_turn(host, turn.number) or turn
+    return await hear(host, _open_turn(host, turn.number) or turn, agent)
 
 
 def _after_call(

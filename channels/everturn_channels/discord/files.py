@@ -49,6 +49,8 @@ class Files:
             file_name=attachment.filename,
             media_type=(attachment.content_type or "").split(";")[0].strip(),
             size_bytes=size_bytes,
+            is_voice=attachment.is_voice_message(),
+            duration_s=attachment.duration or 0,
         )
 
     async def _get(self, url: str, limit_bytes: int) -> bytes | None:

@@ -43,6 +43,7 @@ MESSAGE_BYTES: Final = 50 * 1024 * 1024  # of all files of a message, so that me
 _SHOWN_CHARS: Final = 80  # of a file's name, in words
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _ANY_TYPE: Final = "application/octet-stream"
+_DAY_S: Final = 86_400
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
@@ -84,7 +85,7 @@ async def fetch_files(
                 fetched.append(Fetched(name=shown, why_not=why_not))
                 continue
             left_bytes -= len(data)
-            upload = _upload(data, file.media_type, name)
+            upload = _upload(data, file, name)
             if upload is None:
                 fetched.append(Fetched(name=shown, why_not=_is_empty))
             else:
@@ -158,6 +159,13 @@ async def _fetch(
     return None, _not_fetched
 
 
+def duration_of(told: object) -> float:
+    """Return a duration in seconds, as a platform or a person's program says it; 0 for nonsense."""
+    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 < told < _DAY_S:
+        return 0
+    return float(told)
+
+
 def _too_many() -> str:
     return t("one too many, at most {count} files are taken at once", count=ATTACHMENTS_MAX)
 
@@ -174,19 +182,25 @@ def _not_fetched() -> str:
     return t("it could not be fetched")
 
 
-def _upload(data: bytes, told_type: str, name: str) -> Upload | None:
+def _upload(data: bytes, file: IncomingFile, name: str) -> Upload | None:
     """Return a file in the form that a conversation takes; None for one without any bytes.
 
     Platforms guess types from names: where the bytes of an image say otherwise, they are believed.
     """
     if not data:
         return None
-    told = told_type.partition(";")[0].strip().lower()
+    told = file.media_type.partition(";")[0].strip().lower()
     found = sniffed(data)
     if found or told in IMAGE_TYPES:
         # Called an image and none: a model's API refuses the whole request for it.
         told = found or _ANY_TYPE
-    upload = Upload(data=data, media_type=told, file_name=name)
+    upload = Upload(
+        data=data,
+        media_type=told,
+        file_name=name,
+        is_voice=file.is_voice,
+        duration_s=duration_of(file.duration_s),
+    )
     try:
         check_uploads([upload])
     except InvalidInputError as error:

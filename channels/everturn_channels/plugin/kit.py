@@ -86,6 +86,8 @@ class IncomingFile:
     file_name: str = ""
     media_type: str = ""
     size_bytes: int | None = None
+    is_voice: bool = False
+    duration_s: float = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -422,8 +424,7 @@ def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, 
     """Return an event as the protocol has it, but for its number and its type."""
     fields = _fields_of(event)
     fields |= {"chat": _fields_of(event.chat), "sender": _fields_of(event.sender)}
-    told = ({**_fields_of(file), "read": None, "file": name} for name, file in files.items())
-    fields["files"] = list(told)
+    fields["files"] = [{**_fields_of(f), "read": None, "file": n} for n, f in files.items()]
     if event.at is not None:
         fields["at"] = event.at.isoformat()
     if isinstance(event, _Written):
@@ -434,8 +435,7 @@ def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, 
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
     names = set(Outbound.__dataclass_fields__) - {"buttons", "file"}
     known: dict[str, Any] = {name: said[name] for name in names if said.get(name)}
-    told = said.get("buttons") or ()
-    buttons = [Button(label=each["label"], data=each["data"]) for each in told]
+    buttons = [Button(label=b["label"], data=b["data"]) for b in said.get("buttons") or ()]
     return Outbound(**known, buttons=buttons, file=file)
 
 

@@ -96,6 +96,8 @@ class _File(Struct, frozen=True, kw_only=True):
     file_name: ShortText = ""
     media_type: ShortText = ""
     size_bytes: Number | None = None
+    is_voice: bool = False
+    duration_s: float = 0
 
 
 class _Event(PluginLine, frozen=True, kw_only=True):
@@ -315,6 +317,8 @@ def _file(file: _File, hands: Hands) -> IncomingFile:
         file_name=file.file_name,
         media_type=file.media_type,
         size_bytes=file.size_bytes,
+        is_voice=file.is_voice,
+        duration_s=file.duration_s,
     )
 
 

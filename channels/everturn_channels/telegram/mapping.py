@@ -281,6 +281,8 @@ class Reading(Struct, frozen=True, kw_only=True):
             file_name=called.replace("\\", "/").rpartition("/")[2] or name,
             media_type=getattr(file, "mime_type", None) or media_type,
             size_bytes=file.file_size,
+            is_voice=isinstance(file, types.Voice),
+            duration_s=getattr(file, "duration", 0) or 0,
         )
 
 

@@ -44,6 +44,7 @@ from everturn_actors.events import (
     Steered,
     StepStarted,
     Summarised,
+    Transcribed,
     TurnFinished,
     TurnStarted,
     Unpinned,
@@ -150,6 +151,14 @@ class ReplyReader:
                 return self._noted(f"(the session has ended: {body.reason})")
             case StatusChanged():
                 return self._noted("(paused)") if body.status == "paused" else ()
+            case Transcribed():
+                text = body.line or body.heard
+                return (
+                    Piece(
+                        style="user" if self._show_users and not body.error else "note",
+                        text=clean(text),
+                    ),
+                )
             case ContextReduced() | ModelCallFailed():
                 return self._noted(f"({body.line})") if body.line else ()
             case ReplyBroken():

@@ -39,6 +39,7 @@ from everturn_actors.events import (
     ReplyBroken,
     SessionEnded,
     StatusChanged,
+    Transcribed,
 )
 from everturn_actors.model import UserMessage
 from everturn_actors.service import TextDelta, Update
@@ -71,6 +72,7 @@ _LINES: Final = (
     | ReplyBroken
     | SessionEnded
     | StatusChanged
+    | Transcribed
 )
 
 

@@ -71,8 +71,11 @@ if TYPE_CHECKING:
     from everturn_actors.cluster.node import LinkedNode
     from everturn_actors.cluster.ownership import LeaseOwnership
     from everturn_gateway.app import cluster
+    from everturn_gateway.voice import voices
+    from everturn_gateway.voice.voices import Voices
 else:
     cluster = late("everturn_gateway.app.cluster")
+    voices = late("everturn_gateway.voice.voices")
 
 logger = logging.getLogger(__name__)
 
@@ -293,6 +296,7 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         meter=base.telemetry.models(meter),
         tool_factory=base.tool_factory,
         declared=start.additions.agents,
+        voices=_voices(config, base.providers, meter),
     )
     if start.watch:
         channels = await make_channels(config, base.storage.keyed, start.clock, start.secrets)
@@ -302,6 +306,13 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
     return _AgentSide(
         library=library, channels=channels, meter=meter, models=models, spending=spending
     )
+
+
+def _voices(config: Config, providers: Providers, meter: Meter) -> Voices | None:
+    """Return what agents hear with, where the configuration says so; else nothing is loaded."""
+    if config.voice.transcription is None:
+        return None
+    return voices.Voices(config.voice, providers.passing_on, meter)
 
 
 @asynccontextmanager

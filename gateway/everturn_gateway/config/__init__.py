@@ -14,4 +14,5 @@
 - `settings`: the gateway's own configuration: `everturn.yaml`, loaded once into one frozen value
 - `stores`: what `everturn.yaml` says of the store of sessions
 - `system_keyring`: secrets in the system's keyring: Keychain, Secret Service, KWallet
+- `voice`: `voice` of `everturn.yaml`: who writes down what people say
 """

@@ -16,6 +16,7 @@ from everturn_gateway.config.keep import SessionsKeepSettings
 from everturn_gateway.config.owners import OwnerSettings
 from everturn_gateway.config.providers import PriceSettings, ProvidersSettings, providers_model
 from everturn_gateway.config.stores import store_model
+from everturn_gateway.config.voice import VoiceSettings
 from everturn_gateway.logs import LogFormat
 from everturn_gateway.plugins import Registry, StoreSettings
 from everturn_gateway.private_hosts import read_private_host
@@ -208,6 +209,7 @@ class FileSettings(SettingsModel):
     channels: ChannelsSettings = ChannelsSettings.model_construct()
     store: StoreSettings = StoreSettings.model_construct()
     cluster: ClusterSettings | None = None
+    voice: VoiceSettings = VoiceSettings.model_construct()
     routes: tuple[RouteSettings, ...] = ()
     owners: tuple[OwnerSettings, ...] = ()
     # What a file of Duragent's may hold besides.

@@ -38,6 +38,7 @@ from everturn_gateway.config.schemas import (
     proxy_network,
 )
 from everturn_gateway.config.stores import StoreConfig, store_config, store_faults
+from everturn_gateway.config.voice import VoiceConfig
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.logs import LogFormat
 from everturn_gateway.plugins import Registry, installed
@@ -186,6 +187,8 @@ class Config:
     "Where sessions are kept."
     cluster: ClusterConfig | None = None
     "This gateway among those that share its store; None = it is alone."
+    voice: VoiceConfig = field(default_factory=VoiceConfig)
+    "Who hears what people say."
     channels: tuple[ChannelConfig, ...] = ()
     "Those that are enabled; no two have one name."
     routes: tuple[Route, ...] = ()
@@ -215,7 +218,15 @@ class Config:
         of_channels = (each for channel in self.channels for each in channel.secrets)
         of_providers = (each for one in self.providers.values() for each in one.secrets)
         return tuple(
-            each for each in (*own, *of_channels, *of_providers, *self.store.secrets) if each
+            each
+            for each in (
+                *own,
+                *of_channels,
+                *of_providers,
+                *self.store.secrets,
+                *self.voice.secrets,
+            )
+            if each
         )
 
 
@@ -296,6 +307,7 @@ def load_config(
         channels=(values.gateways or values.channels).values(installed(), base, chosen),
         store=store_config(values.store, read.document),
         cluster=cluster_config(values.cluster, base),
+        voice=VoiceConfig(transcription=values.voice.transcription),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
         notes=read.notes,

@@ -19,6 +19,7 @@ from everturn_gateway.doctor.plugins import plugin_findings
 from everturn_gateway.doctor.schedules import schedule_findings
 from everturn_gateway.doctor.subject import RunningGateway, Subject
 from everturn_gateway.doctor.tokens import token_notes
+from everturn_gateway.doctor.voice import voice_findings
 from everturn_gateway.doctor.workspace import disk_finding, permission_findings
 from everturn_gateway.errors import Fault, GatewayError
 from everturn_gateway.model_statistics import StoredModelStatistics
@@ -51,6 +52,8 @@ async def examine(subject: Subject) -> AsyncGenerator[Finding]:
         look = partial(agent_findings, config, subject.secrets, agents, faults, statistics)
         for finding in await run_sync(look):
             yield finding
+    for finding in voice_findings(config):
+        yield finding
     agents = sorted(agents, key=lambda agent: agent.spec.name)
     for finding in await _tokens(subject):
         yield finding

@@ -14,7 +14,7 @@ from everturn_actors.errors import ModelAuthError, ModelError, RateLimitedError
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.key_rings import KeyRings
-from everturn_gateway.providers.transport.endpoints import Endpoint, endpoints_for
+from everturn_gateway.providers.transport.endpoints import PROVIDERS, Endpoint, endpoints_for
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.http_port import Answer, HttpError
 from everturn_gateway.providers.transport.model_errors import retry_after_s
@@ -49,7 +49,14 @@ class PassingOn:
 
     @asynccontextmanager
     async def answer(
-        self, provider: str, base_url: str, route: str, *, headers: Mapping[str, str], body: bytes
+        self,
+        provider: str,
+        base_url: str,
+        route: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        key: str = "",
     ) -> AsyncGenerator[Answer]:
         """Send a request and give its answer, of whatever status, while it is being read.
 
@@ -59,13 +66,14 @@ class PassingOn:
             route: Behind the address: `embeddings`, `audio/speech`.
             headers: What the body is, and what is wanted; the key is added.
             body: As it is sent.
+            key: In place of the provider's own; empty = that one.
 
         Raises:
             PassingOnError: There is no key, or nobody answers; also where the answer breaks off.
         """
         where = provider
         try:
-            endpoints = await run_sync(partial(self._endpoints, provider, base_url))
+            endpoints = await run_sync(partial(self._endpoints, provider, base_url, key))
             where = f"{provider} at {endpoints[0].address}"
             client = await self._clients.client(endpoints[0].address)
             keys = tuple(each.key for each in endpoints)
@@ -93,12 +101,13 @@ class PassingOn:
             msg = self._mask(f"{where}: {error}")
             raise PassingOnError(msg) from error
 
-    def _endpoints(self, provider: str, base_url: str) -> tuple[Endpoint, ...]:
+    def _endpoints(self, provider: str, base_url: str, key: str) -> tuple[Endpoint, ...]:
         """Return where requests go, with each key. Reads files: not for the event loop."""
         if provider == "ollama":
             base_url = base_url or _OLLAMA
         model = ModelSpec(provider=provider, name="-", base_url=base_url)
-        return endpoints_for(model, self._keys)
+        own = {PROVIDERS[provider].key_variable: key} if key else {}
+        return endpoints_for(model, {**self._keys, **own} if own else self._keys)
 
     async def aclose(self) -> None:
         """Close the connections."""

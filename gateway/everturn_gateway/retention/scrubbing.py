@@ -26,6 +26,7 @@ from everturn_actors.events import (
     OlderQuoted,
     Pinned,
     Received,
+    Transcribed,
 )
 from everturn_actors.json_values import as_object, is_list, is_object
 from everturn_actors.model import Attachment
@@ -83,6 +84,8 @@ class Traces(Struct):
                 elif body.sender:
                     self.others.add(body.sender)
             case Edited(received=received, text=text) if received in self.seqs:
+                self._own(event.seq, text, ())
+            case Transcribed(message=message, text=text) if message in self.seqs:
                 self._own(event.seq, text, ())
             case OlderQuoted(quoted=quoted, text=text) if self.seqs.intersection(quoted):
                 self.phrases.add(text)

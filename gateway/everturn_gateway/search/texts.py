@@ -16,6 +16,7 @@ from everturn_actors.events import (
     ModelReplied,
     Received,
     Summarised,
+    Transcribed,
 )
 from everturn_actors.ports.search import SearchRole
 
@@ -23,7 +24,10 @@ QUOTED_LINE: Final = "Quoted from earlier in this conversation: to be known, not
 "Stands at the head of all that `recall_context` gives back: what repeats is not searched again."
 _HEAD_CHARACTERS: Final = 1_000  # in which that line stands
 _SAYING: Final = frozenset(
-    (Received, AmbientStored, Edited, Announced, ModelReplied, CallFinished, Summarised)
+    (
+        *(Received, AmbientStored, Edited, Transcribed, Announced),
+        *(ModelReplied, CallFinished, Summarised),
+    )
 )
 
 
@@ -37,7 +41,7 @@ def texts_of(event: Event) -> Iterator[tuple[SearchRole, str]]:
     match event.body:
         case Received(text=text, attachments=attachments):
             yield "user", "\n".join((text, *(each.file_name for each in attachments)))
-        case AmbientStored(text=text) | Edited(text=text):
+        case AmbientStored(text=text) | Edited(text=text) | Transcribed(text=text):
             yield "user", text
         case Announced(text=text):
             yield "assistant", text
@@ -57,7 +61,7 @@ def texts_of(event: Event) -> Iterator[tuple[SearchRole, str]]:
 def sender_of(event: Event) -> str:
     """Return who said it, as the channel names them; empty = nobody in particular."""
     match event.body:
-        case Received(sender=sender) | AmbientStored(sender=sender):
+        case Received(sender=sender) | AmbientStored(sender=sender) | Transcribed(sender=sender):
             return sender
         case _:
             return ""

@@ -23,6 +23,7 @@ from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
 from everturn_gateway.specs.models import (
     MakeProvider,
     Metering,
+    Voices,
     check_limit,
     models,
     provider_for,
@@ -96,6 +97,8 @@ class AgentReader(Struct, kw_only=True):
     tool_factory: ToolFactory | None
     state: Path | None
     "The gateway's workspace."
+    voices: Voices | None
+    "What they hear with; None = voice notes stay files."
     declared: Mapping[Path, DeclaredAgent]
     "Agents that stand in no file, by the folder that they take up."
 
@@ -179,6 +182,9 @@ class AgentReader(Struct, kw_only=True):
         if self.meter is not None:
             check_limit(file, self.meter)
         agent = _agent(file, made, self.meter)
+        if self.voices is not None:
+            transcriber = self.voices.transcriber(file.spec.name, file.limit)
+            agent = replace(agent, transcriber=transcriber)
         if self.tool_factory is not None:
             sampling = _sampling(file, made, self.meter)
             agent = with_tools(agent, file, self.tool_factory, sampling)

@@ -32,6 +32,7 @@ from everturn_gateway.specs.loading import AgentFile
 from everturn_gateway.specs.models import (
     MakeProvider,
     Metering,
+    Voices,
     models,
 )
 from everturn_gateway.specs.values import model_spec
@@ -317,6 +318,7 @@ async def open_library(
     tool_factory: ToolFactory | None = None,
     state: Path | None = None,
     declared: Sequence[DeclaredAgent] = (),
+    voices: Voices | None = None,
 ) -> AgentLibrary:
     """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
 
@@ -332,6 +334,7 @@ async def open_library(
         tool_factory: Equips agents with tools; None = they have none, but for `recall_context`.
         state: The gateway's workspace, where there is no factory that knows it.
         declared: Agents that stand in no file; they come first where two have one name.
+        voices: What they hear with; None = voice notes stay files.
     """
     reader = AgentReader(
         agents_dir=agents_dir,
@@ -342,6 +345,7 @@ async def open_library(
         tool_factory=tool_factory,
         state=tool_factory.state if tool_factory is not None else state,
         declared={each.folder: each for each in declared},
+        voices=voices,
     )
     library = AgentLibrary(reader)
     await library.reload()

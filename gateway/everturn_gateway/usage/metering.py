@@ -84,6 +84,40 @@ class Meter:
             if each.provider not in REPORT_COST and self.prices.price(each) is None
         )
 
+    def refuse_beyond(self, limit: DailyLimit, agent: str) -> None:
+        """Let through what an agent, and whoever pays for the session, may still use today.
+
+        Raises:
+            UsageLimitError: It is used up; says when there is a new one.
+        """
+        if self.spending is not None:
+            spent = self.spending.reached(self.spending.payer())
+            if spent is not None:
+                msg = f"{spent}, or with a token that allows more"
+                raise UsageLimitError(msg)
+        reached = "" if limit == _NO_LIMIT else limit.reached_by(self.ledger.today(agent))
+        if not reached:
+            return
+        again = next_midnight(self.clock.now())
+        msg = (
+            f"agent {agent!r} has used up {reached};"
+            f" it goes on at {again:%Y-%m-%d %H:%M} UTC,"
+            " or when spec.usage in its agent.yaml allows more"
+        )
+        raise UsageLimitError(msg)
+
+    def add(
+        self, agent: str, label: str, usage: Usage, *, priced: bool, saved_nanodollars: int = 0
+    ) -> None:
+        """Count one call of an agent, for whoever pays for the session as well. Never raises."""
+        try:
+            self.ledger.add(agent, label, usage, priced=priced, saved_nanodollars=saved_nanodollars)
+            payer = self.spending.payer() if self.spending is not None else ""
+            if self.spending is not None and payer:
+                self.spending.add(payer, agent, label, usage, priced=priced)
+        except (Exception, get_cancelled_exc_class()):  # a boundary: the answer counts more
+            logger.exception("a call could not be counted", extra={"agent": agent})
+
     def warn_unpriced(self, model: str) -> None:
         """Say once that a model's calls count as nothing against limits of cost."""
         if model not in self._warned:
@@ -118,8 +152,7 @@ class Metered:
         Raises:
             UsageLimitError: The agent has used up its limit of today; says when there is a new one.
         """
-        payer = self._payer()
-        self._refuse_beyond_limit(payer)
+        self._meter.refuse_beyond(self._limit, self._agent)
         reply = await self._provider.complete(request, on_text)
         answered = self._answered(reply)
         usage, priced = self._priced(answered, reply.usage)
@@ -128,41 +161,13 @@ class Metered:
             self._meter.warn_unpriced(label)
         if request.purpose:
             label = f"{label} ({request.purpose})"
-        try:
-            saved = 0 if reply.usage.cost_nanodollars else self._saved(answered, usage)
-            self._meter.ledger.add(
-                self._agent, label, usage, priced=priced, saved_nanodollars=saved
-            )
-            if self._meter.spending is not None and payer:
-                self._meter.spending.add(payer, self._agent, label, usage, priced=priced)
-        except (Exception, get_cancelled_exc_class()):  # a boundary: the answer counts more
-            logger.exception("a call could not be counted", extra={"agent": self._agent})
+        saved = 0 if reply.usage.cost_nanodollars else self._saved(answered, usage)
+        self._meter.add(self._agent, label, usage, priced=priced, saved_nanodollars=saved)
         return reply if usage == reply.usage else replace(reply, usage=usage)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Return what a request would cost; see `PromptCounter.count_tokens`. It is free."""
         return await counted_by(self._provider, request)
-
-    def _payer(self) -> str:
-        return self._meter.spending.payer() if self._meter.spending is not None else ""
-
-    def _refuse_beyond_limit(self, payer: str) -> None:
-        spending = self._meter.spending
-        if spending is not None and (spent := spending.reached(payer)) is not None:
-            msg = f"{spent}, or with a token that allows more"
-            raise UsageLimitError(msg)
-        if self._limit == _NO_LIMIT:
-            return
-        reached = self._limit.reached_by(self._meter.ledger.today(self._agent))
-        if not reached:
-            return
-        again = next_midnight(self._meter.clock.now())
-        msg = (
-            f"agent {self._agent!r} has used up {reached};"
-            f" it goes on at {again:%Y-%m-%d %H:%M} UTC,"
-            " or when spec.usage in its agent.yaml allows more"
-        )
-        raise UsageLimitError(msg)
 
     def _answered(self, reply: Reply) -> ModelSpec:
         """Return which of the model and its fallbacks gave this reply."""

@@ -26,6 +26,7 @@ from everturn_actors.events import (
     SessionEnded,
     SessionStarted,
     Summarised,
+    Transcribed,
     TurnFinished,
 )
 from everturn_actors.model import Attachment
@@ -73,6 +74,9 @@ class MarkdownExport:
             case Edited(text=text, received=number):
                 yield f"*Message {number} was changed to*"
                 yield from _said(text)
+            case Transcribed(message=number, text=text, error=error):
+                yield f"*Heard in message {number}*"
+                yield from _said(text or error)
             case Discarded(received=numbers, reason=reason):
                 which = ", ".join(map(str, numbers))
                 yield f"*Not answered: {which}*"

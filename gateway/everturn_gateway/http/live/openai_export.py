@@ -7,6 +7,7 @@ Source: https://platform.openai.com/docs/api-reference/chat/create, `messages` (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from everturn_actors.codec import encode
@@ -21,6 +22,7 @@ from everturn_actors.events import (
     ModelReplied,
     Received,
     SessionStarted,
+    Transcribed,
 )
 
 _NO_RESULT: Final = "[no result was kept]"
@@ -51,7 +53,9 @@ class OpenAIExport:
             case Announced(text=text):
                 self._say(event.seq, {"role": "assistant", "content": text})
             case Edited(received=seq, text=text):
-                self._change(seq, text)
+                self._change(seq, lambda _: text)
+            case Transcribed(message=seq):
+                self._change(seq, body.added_to)
             case Discarded(received=seqs):
                 self._messages = [each for each in self._messages if each[0] not in seqs]
                 self._waiting = [each for each in self._waiting if each[0] not in seqs]
@@ -86,10 +90,10 @@ class OpenAIExport:
     def _say(self, seq: int, message: dict[str, object]) -> None:
         (self._waiting if self._open else self._messages).append((seq, message))
 
-    def _change(self, seq: int, text: str) -> None:
+    def _change(self, seq: int, change: Callable[[str], str]) -> None:
         for number, message in (*self._messages, *self._waiting):
             if number == seq:
-                message["content"] = text
+                message["content"] = change(str(message["content"]))
 
     def _result(self, seq: int, call_id: str, text: str) -> None:
         if self._open.pop(call_id, None) is None:

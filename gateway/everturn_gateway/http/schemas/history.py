@@ -18,6 +18,7 @@ from everturn_actors.events import (
     Received,
     Steered,
     StepStarted,
+    Transcribed,
     TurnFinished,
     TurnStarted,
 )
@@ -120,12 +121,19 @@ class _Reader(Struct):
                 self.turn_of.update(dict.fromkeys(received, turn))
             case Edited(received=seq, text=text):
                 self.edited[seq] = text
+            case Transcribed(message=seq):
+                self._heard(seq, event.body)
             case Discarded(received=received):
                 self.turn_of.update(dict.fromkeys(received, 0))
             case StepStarted(turn=turn):
                 self.turn = turn
             case _:
                 pass
+
+    def _heard(self, seq: int, body: Transcribed) -> None:
+        own = (each.body for each in self.found if each.seq == seq)
+        text = next((each.text for each in own if isinstance(each, Received)), "")
+        self.edited[seq] = body.added_to(self.edited.get(seq, text))
 
     def owes_a_turn(self, limit: int, waiting: frozenset[int]) -> bool:
         """Return whether a message of the page is in a turn that was not read yet."""

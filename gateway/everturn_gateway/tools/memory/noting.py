@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.events import Edited, Event, Received
+from everturn_actors.events import Edited, Event, Received, Transcribed
 from everturn_actors.model import PROGRAM_SENDERS, Approval, Inquiry, UserMessage
 from everturn_actors.ports import InquiryToMake, Tool, ToolCapabilities, ToolContext
 from everturn_gateway.tools.arguments import Arguments
@@ -206,6 +206,8 @@ async def _received(context: ToolContext, seq: int) -> tuple[Event, str] | None:
     for event in events:
         if isinstance(event.body, Edited) and event.body.received == seq:
             text = event.body.text
+        if isinstance(event.body, Transcribed) and event.body.message == seq:
+            text = f"{text}\n{event.body.text}"
     return events[0], text
 
 

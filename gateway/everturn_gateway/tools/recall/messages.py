@@ -21,6 +21,7 @@ from everturn_actors.events import (
     ModelReplied,
     Received,
     Summarised,
+    Transcribed,
     TurnFinished,
 )
 from everturn_actors.model import ToolCall, UserMessage
@@ -79,6 +80,8 @@ def _said(event: Event, calls: dict[str, ToolCall]) -> Said | None:
             return Said(
                 seq=seq, at=at, kind="user", text=message.as_text, name=sender, sources=sources
             )
+        case Transcribed(heard=heard, sender=sender):
+            return Said(seq=seq, at=at, kind="user", text=heard, name=sender)
         case ModelReplied(text=text, calls=made, outside=sources, retells=retells):
             shown = () if retells else sources
             return Said(seq=seq, at=at, kind="assistant", text=text, calls=made, sources=shown)

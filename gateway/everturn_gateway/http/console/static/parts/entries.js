@@ -36,6 +36,12 @@ export function entriesOf(events, { restarts = [], shownSince = "" } = {}) {
         if (user) Object.assign(user, { text: event.text, isEdited: true });
         break;
       }
+      case "transcribed": {
+        const user = users.get(event.message);
+        const said = event.error ? t("not transcribed: {reason}", { reason: event.error }) : event.text ? `“${event.text}”` : t("no words in it");
+        if (user) user.text = [user.text, `${event.is_voice ? t("voice note") : event.file_name || t("audio file")}: ${said}`].filter(Boolean).join("\n");
+        break;
+      }
       case "discarded":
         for (const number of event.received) {
           const user = users.get(number);

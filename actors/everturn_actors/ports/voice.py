@@ -1,0 +1,40 @@
+"""Who hears what people say, and speaks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from everturn_actors.model import Attachment
+
+
+class Transcript(Struct, frozen=True, kw_only=True):
+    """The words in a sound."""
+
+    text: str
+    "In one line; empty = there are none in it."
+    model: str
+    source: str
+    "Who heard it: a host, or `here`."
+    language: str = ""
+    duration_s: float = 0
+    "How long it sounds, as whoever heard it says; 0 = nobody says."
+    is_shown: bool = False
+    "Whether people are shown what was heard."
+
+
+class Transcriber(Protocol):
+    """Writes down what is said in a file."""
+
+    async def transcribe(self, file: Attachment, data: bytes) -> Transcript:
+        """Return the words. It has limits and a deadline of its own, and tries again by itself.
+
+        Cancellation ends it. Anything but the error below is a fault of it, which costs this file.
+
+        Raises:
+            NotTranscribedError: It is too long or too large, nobody could be asked, or what came
+                back is no transcript. Its text is for people and the model, a part of a sentence,
+                and holds no secret.
+        """
+        ...

@@ -1,0 +1,65 @@
+"""`voice` of `everturn.yaml`: who writes down what people say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from everturn_gateway.plugins import secret_fields
+from everturn_gateway.yaml_files import SettingsModel
+from everturn_gateway.yaml_files.fields import Address, Text
+
+_Dollars = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+_Megabytes = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+
+
+class TranscriptionSettings(SettingsModel):
+    """What all who transcribe have in common."""
+
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
+    "In which language people speak, as `de`; by default that is heard."
+    max_seconds: Annotated[int, Field(ge=1, le=14_400)] = 600
+    "What sounds longer is not transcribed, and its sender is told."
+    max_megabytes: _Megabytes = 25
+    "Nor is what is larger."
+    timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
+    "Deadline of one file, tries and waiting included."
+    show_heard: bool = False
+    "Whether people are shown what was heard of them."
+
+
+class EndpointSettings(TranscriptionSettings):
+    """`voice.transcription` with `kind: openai`: a server that speaks OpenAI's API."""
+
+    kind: Literal["openai"]
+    model: Text = "whisper-1"
+    base_url: Address | None = None
+    "Of the API, as `http://127.0.0.1:8000/v1`; by default OpenAI's own."
+    api_key: str = Field(default="", repr=False)
+    "By default that of the provider openai."
+    prompt: str = ""
+    "Names and words that it is to know, as a sentence."
+    usd_per_minute: _Dollars | None = None
+    "What it costs, for the account of what is used."
+
+
+class VoiceSettings(SettingsModel):
+    """`voice`."""
+
+    transcription: EndpointSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoiceConfig:
+    """Who hears what people say."""
+
+    transcription: EndpointSettings | None = None
+    "None = voice notes stay files."
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nothing that people read may show."""
+        sections = [each for each in (self.transcription,) if each is not None]
+        return tuple(secret for each in sections for secret in secret_fields(each))

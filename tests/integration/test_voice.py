@@ -1,0 +1,271 @@
+"""Voice notes: heard once, by an event, and told where they are not; servers may say anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+from msgspec.structs import replace
+from support.delivering import delivering
+from support.tables import table
+from support.voice_api import HEARD, KEY, Said, open_voice_api
+
+from everturn_actors.errors import NotTranscribedError
+from everturn_actors.events import Transcribed
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.model import Attachment, IncomingMessage, Upload, UserMessage
+from everturn_actors.ports import Transcriber, Transcript
+from everturn_actors.state.recovery import recover
+from everturn_actors.testing import ScriptedProvider
+from everturn_gateway.config.voice import EndpointSettings
+from everturn_gateway.providers.passing_on import PassingOn
+from everturn_gateway.voice.endpoint import EndpointEngine
+from everturn_gateway.voice.sound import ogg_duration_s
+from everturn_gateway.voice.transcription import Bounded
+
+NOTE = Upload(
+    data=b"OggS ten seconds",
+    media_type="audio/ogg",
+    file_name="voice-1.ogg",
+    is_voice=True,
+    duration_s=10,
+)
+FILE = Attachment(name="a" * 64 + ".ogg", media_type="audio/ogg", size_bytes=16)
+
+
+@dataclass(kw_only=True)
+class Ears:
+    """A `Transcriber` that hears what it is told to hear."""
+
+    text: str = "what is the weather [like]?"
+    error: Exception | None = None
+    is_shown: bool = False
+    holds: anyio.Event | None = None
+    heard: list[bytes] = field(default_factory=list[bytes])
+    begun: anyio.Event = field(default_factory=anyio.Event)
+
+    async def transcribe(self, file: Attachment, data: bytes) -> Transcript:
+        """Hear a file."""
+        self.heard.append(data)
+        self.begun.set()
+        if self.holds is not None:
+            await self.holds.wait()
+        if self.error is not None:
+            raise self.error
+        return Transcript(text=self.text, model="ear", source="here", is_shown=self.is_shown)
+
+
+def spoken(key: object, *, text: str = "", upload: Upload = NOTE) -> IncomingMessage:
+    """Return a message that is a voice note."""
+    return IncomingMessage(text=text, key=key, sender="ann", attachments=(upload,))  # type: ignore[arg-type]
+
+
+async def test_a_voice_note_is_text_by_an_event_and_is_heard_once() -> None:
+    """The model reads its words; a replay has them, and asks nobody."""
+    ears, disk, provider = Ears(), MemoryDisk(), ScriptedProvider()
+    async with (
+        open_memory_store(disk) as store,
+        delivering(transcriber=ears, store=store, provider=provider) as world,
+    ):
+        submission = await world.service.submit(spoken(world.key()))
+        await world.until_delivered(submission.session_id)
+        again = await world.service.submit(
+            spoken(
+                world.key(),
+                text="[Ann] and this?",
+                upload=Upload(data=b"ID3", media_type="audio/mpeg", file_name="song.mp3"),
+            )
+        )
+        await world.until_delivered(again.session_id)
+        log = await world.log(submission.session_id)
+        state = await world.state(submission.session_id)
+
+    first, second = (request.messages[-1] for request in provider.requests)
+    assert isinstance(first, UserMessage)
+    assert isinstance(second, UserMessage)
+    assert first.text == '[voice note, 0:10: "what is the weather (like)?"]'
+    assert second.text == '[Ann] and this?\n[audio file song.mp3: "what is the weather (like)?"]'
+    assert not first.attachments, "the model is told of it once"
+    assert (first.is_spoken, second.is_spoken) == (True, False)
+    events = [event.body for event in log if isinstance(event.body, Transcribed)]
+    assert [(each.text, each.model, each.source, each.duration_s) for each in events] == [
+        ("what is the weather [like]?", "ear", "here", 10),
+        ("what is the weather [like]?", "ear", "here", 0),
+    ]
+    recovered = recover(None, log)
+    assert recovered is not None
+    assert recovered.state.turns == state.turns
+    assert [user.text for turn in recovered.state.held_turns for user in turn.heard] == [
+        first.text,
+        second.text,
+    ]
+    assert len(ears.heard) == 2
+
+
+@table(
+    ("ears", "reads", "told"),
+    [
+        (
+            Ears(error=NotTranscribedError("it is too long, 20:03")),
+            "[voice note, 0:10: not transcribed: it is too long, 20:03]",
+            "Your voice note (0:10) could not be transcribed: it is too long, 20:03.",
+        ),
+        (
+            Ears(error=RuntimeError("secret")),
+            "[voice note, 0:10: not transcribed: hearing it failed by a fault]",
+            "Your voice note (0:10) could not be transcribed: hearing it failed by a fault.",
+        ),
+        (Ears(text=""), "[voice note, 0:10: no words in it]", ""),
+        (Ears(text="yes", is_shown=True), '[voice note, 0:10: "yes"]', "“yes”"),
+    ],
+)
+async def test_what_is_not_heard_is_told_to_the_model_and_to_its_sender(
+    ears: Ears, reads: str, told: str
+) -> None:
+    """The turn goes on; nobody is left to wonder."""
+    provider = ScriptedProvider()
+    async with delivering(transcriber=ears, provider=provider) as world:
+        submission = await world.service.submit(spoken(world.key()))
+        await world.until_delivered(submission.session_id)
+        said = [text.removeprefix("~") for text in world.adapter.world.texts]
+
+    read = provider.requests[0].messages[-1]
+    assert isinstance(read, UserMessage)
+    assert read.text == reads
+    assert said == ([told] if told else []) + ["reply 1"]
+    assert "secret" not in reads
+
+
+async def test_a_crash_in_the_middle_repeats_the_transcription_alone() -> None:
+    """What was taken is heard after the restart, and answered once."""
+    disk, ears = MemoryDisk(), Ears(holds=anyio.Event())
+    async with (
+        open_memory_store(disk) as store,
+        delivering(transcriber=ears, store=store) as world,
+    ):
+        submission = await world.service.submit(spoken(world.key()))
+        await ears.begun.wait()
+    ears.holds = None
+    provider = ScriptedProvider()
+    async with (
+        open_memory_store(disk) as store,
+        delivering(transcriber=ears, store=store, provider=provider) as world,
+    ):
+        await world.until_delivered(submission.session_id)
+        log = await world.log(submission.session_id)
+
+    assert len(ears.heard) == 2
+    assert len(provider.requests) == 1
+    assert sum(isinstance(event.body, Transcribed) for event in log) == 1
+
+
+# --- a server that speaks OpenAI's API ---
+
+
+class _Free:
+    def check(self) -> None:
+        """Let all pass."""
+
+    def add(self, heard: Transcript, duration_s: float) -> None:
+        """Count nothing."""
+
+
+@asynccontextmanager
+async def hearing(
+    url: str, *, key: str = KEY, deadline_s: float = 10, **settings: object
+) -> AsyncGenerator[Transcriber]:
+    """Give what transcribes by the server at `url`."""
+    section = EndpointSettings.model_validate(
+        {"kind": "openai", "base_url": url, "api_key": key, **settings}
+    )
+    section = section.model_copy(update={"timeout_seconds": deadline_s})
+    async with aclosing(PassingOn({"OPENAI_API_KEY": "sk-of-another"}, str)) as to:
+        engine = EndpointEngine(section, to, retry_s=0)
+        slots = anyio.CapacityLimiter(1)
+        yield Bounded(engine=engine, settings=section, account=_Free(), slots=slots)
+
+
+BUSY = Said(status=503, body=b"<html>")
+
+
+@table(
+    ("script", "outcome", "asked"),
+    [
+        ([], "what is it?", 1),
+        ([Said(status=429, headers={"retry-after": "0"}), BUSY], "what is it?", 3),
+        ([BUSY] * 3, "too much to do", 3),
+        ([Said(status=413)], "too large for whoever", 1),
+        ([Said(status=400, body={"error": {"message": "sk-x"}})], r"refused it \(status 400\)", 1),
+        ([Said(body=b"<html>welcome</html>")], "no transcript", 1),
+        ([Said(body={"text": None})], "no transcript", 1),
+        ([Said(body=["text"])], "no transcript", 1),
+        ([Said(body={**HEARD, "text": "la " * 400})], "no transcript", 1),
+        ([Said(body={**HEARD, "text": "a\x1b[2J\n b", "duration": "x"})], r"^a \[2J b$", 1),
+        ([Said(body=b"x" * 9_000_000)], "no transcript", 1),
+    ],
+)
+async def test_a_server_is_asked_as_documented_and_believed_within_reason(
+    script: list[Said], outcome: str, asked: int
+) -> None:
+    """A refusal is told in words of ours, garbage is none, and what may pass is tried again."""
+    async with open_voice_api() as api, hearing(api.url, language="en", prompt="Everturn") as ears:
+        api.script.extend(script)
+        try:
+            found = (await ears.transcribe(replace(FILE, duration_s=2.5), b"OggS")).text
+        except NotTranscribedError as error:
+            found = str(error)
+    assert re.search(outcome, found)
+    assert "sk-x" not in found
+    assert len(api.heard) == asked
+    assert api.heard[0] == {
+        "model": "whisper-1",
+        "response_format": "verbose_json",
+        "language": "en",
+        "prompt": "Everturn",
+        "name": "audio.ogg",
+        "file": b"OggS",
+    }
+
+
+async def test_limits_keys_and_silence_of_a_server() -> None:
+    """What is too long is not sent; a wrong key and a silent server are told."""
+    async with open_voice_api() as api:
+        async with hearing(api.url, max_seconds=60, max_megabytes=0.001) as ears:
+            with pytest.raises(NotTranscribedError, match=r"too long, 1:01, and 1:00"):
+                await ears.transcribe(replace(FILE, duration_s=61), b"OggS")
+            with pytest.raises(NotTranscribedError, match=r"too long, 1:40"):
+                await ears.transcribe(FILE, opus(100))
+            with pytest.raises(NotTranscribedError, match=r"larger than 0\.001 MB"):
+                await ears.transcribe(FILE, bytes(2000))
+        assert not api.heard
+        async with hearing(api.url, key="sk-wrong") as ears:
+            with pytest.raises(NotTranscribedError, match="refuses the key"):
+                await ears.transcribe(FILE, b"OggS")
+        async with hearing(api.url, model="gpt-4o-transcribe", deadline_s=0.2) as ears:
+            assert (await ears.transcribe(FILE, b"OggS")).duration_s == 2.5
+            api.holds = anyio.Event()
+            with pytest.raises(NotTranscribedError, match="longer than"):
+                await ears.transcribe(FILE, b"OggS")
+    async with hearing("http://127.0.0.1:9/v1") as ears:
+        with pytest.raises(NotTranscribedError, match="can be reached"):
+            await ears.transcribe(FILE, b"OggS")
+
+
+def opus(seconds: int) -> bytes:
+    """Return the first and the last page of a file of Opus that says that it is so long."""
+    head = b"OggS" + bytes(24) + b"OpusHead\x01\x01" + (312).to_bytes(2, "little") + bytes(7)
+    position = (seconds * 48_000 + 312).to_bytes(8, "little")
+    return head + b"OggS\x00\x04" + position + bytes(20)
+
+
+@table(
+    ("data", "seconds"),
+    [(opus(10), 10), (opus(0), 0), (opus(10)[:30], 0), (b"", 0), (b"OggS", 0), (b"ID3", 0)],
+)
+def test_ogg_says_how_long_it_sounds(data: bytes, seconds: float) -> None:
+    """And what is none, or damaged, says nothing."""
+    assert ogg_duration_s(data) == pytest.approx(seconds)
