@@ -331,6 +331,8 @@ class Outbound(Struct, frozen=True, kw_only=True):
 
     Where it may be there already, a platform that knows nonces cannot tell any more.
     """
+    since: datetime | None = None
+    "Since when it is owed; None = that is not known. A preview of it may be older."
     buttons: tuple[Button, ...] = ()
     file: OutgoingFile | None = None
 

@@ -51,7 +51,7 @@ _LAZY = (
     *("aiohttp", "prometheus_client", "typer.core", "typer._adapters", "uvloop"),
 )
 _LEFT_OUT = ("everturn_gateway.__main__", "everturn_gateway.telemetry.otel")
-_PLATFORMS = ("telegram", "discord", "matrix", "email")
+_PLATFORMS = ("telegram", "discord", "matrix", "email", "slack")
 
 
 # --- the process that has imported everything -----------------------------------------------------

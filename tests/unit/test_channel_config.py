@@ -213,6 +213,18 @@ channels:
             "email: {address: 'Bot <b@x.org>', imap: {host: i}, smtp: {host: s}}",
             "email.address: must be an address like bot@example.org",
         ),
+        (
+            "slack: {bot_token: xoxb-1, app_token: ''}",
+            "slack.app_token: app_token is empty; set SLACK_APP_TOKEN, for Socket Mode",
+        ),
+        (
+            "slack: {bot_token: xapp-1, app_token: xapp-1}",
+            "slack.bot_token: is no token of a bot; Slack's begin with xoxb-",
+        ),
+        (
+            "slack: {bot_token: xoxb-1, app_token: xapp-1, status_reactions: {working: '🦑'}}",
+            "slack.status_reactions.working: Slack takes emojis by their names: write :eyes: for",
+        ),
         ("telegram: yes", "telegram: must be a section of fields, or a list of them for several"),
         (
             "telegram: {bot_token: '1:a', name: Family}",

@@ -40,6 +40,7 @@ NAMES = (
     "docs/models",
     "docs/operate",
     "docs/plugin-channel",
+    "docs/slack",
     "docs/schedules",
     "docs/shell-and-processes",
     "docs/telegram",
@@ -72,6 +73,8 @@ TOKENS = {
     "CLUB_BOT_TOKEN": "four",
     "MATRIX_PASSWORD": "five",
     "EMAIL_PASSWORD": "six",
+    "SLACK_BOT_TOKEN": "xoxb-seven",
+    "SLACK_APP_TOKEN": "xapp-eight",
     "TELEGRAM_WEBHOOK_SECRET": "secret",
 }
 SECTIONS = [(plugin.docs, plugin.settings) for plugin in installed().channels.all()]
@@ -149,7 +152,7 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
 
 def test_the_pages_have_settings() -> None:
     """The tests above must not pass by finding nothing."""
-    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 18)
+    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 19)
     assert len(SPECS) >= 20
     assert len(RULES) >= 5
     assert len(JOBS) >= 5

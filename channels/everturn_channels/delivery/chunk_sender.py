@@ -106,6 +106,7 @@ class ChunkSender:
             nonce=nonce(self._session.session_id, item.seq, index),
             is_repeat=chunk.tries > 0 or may_be_shown or (index == 0 and job.edits > 0),
             is_late=self._is_late(item),
+            since=item.pending_since,
         )
         if may_be_shown and self._adapter.capabilities.nonces and self._adapter.capabilities.edits:
             return await self._put_over(message, item)

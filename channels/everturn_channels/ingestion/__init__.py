@@ -8,6 +8,7 @@
   confirmed
 - `events`: what an adapter hands over: something that came from its platform, not read yet
 - `history`: the bounds of a backlog: how much of what was written during an absence is taken
+- `json_fields`: fields of what a platform and strangers sent: of the wanted type, or empty
 - `redelivery`: what was sent back to a platform and comes again: what follows it in its chat waits
 - `watermark`: how far a platform may be told that everything is taken, where it has one cursor for
   all chats

@@ -6,7 +6,6 @@
   between
 - `content`: what the content of a message says, as values of ours
 - `encryption`: end-to-end encryption: matrix-nio's machine and store of keys, over our own requests
-- `json_fields`: fields of what a homeserver and strangers sent: of the wanted type, or empty
 - `machine`: matrix-nio's machine of keys, as much of it as is used here, with types
 - `markup`: Markdown as Matrix shows it: the text as it was written, and HTML beside it
 - `reading`: what an event of a room means, as values of a channel

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from everturn_channels.errors import SetupError
-from everturn_channels.matrix.json_fields import object_of, text_of, texts_of
+from everturn_channels.ingestion.json_fields import object_of, text_of, texts_of
 from everturn_channels.matrix.requests import Homeserver, RequestFailedError
 from everturn_channels.matrix.rooms import Room, Rooms
 

@@ -19,10 +19,10 @@ from everturn_channels.errors import (
 )
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
+from everturn_channels.ingestion.json_fields import text_of
 from everturn_channels.matrix import markup
 from everturn_channels.matrix.account import Login, MatrixAccount, log_in, log_out, look
 from everturn_channels.matrix.encryption import Encryption, KeysLostError, open_encryption
-from everturn_channels.matrix.json_fields import text_of
 from everturn_channels.matrix.reading import Connection, EventReader
 from everturn_channels.matrix.receiver import Receiver
 from everturn_channels.matrix.requests import (

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from everturn_channels.matrix.json_fields import (
+from everturn_channels.ingestion.json_fields import (
     Json,
     number_of,
     object_of,

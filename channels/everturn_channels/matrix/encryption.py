@@ -26,8 +26,7 @@ import anyio
 from anyio import to_thread
 
 from everturn_channels.errors import ConnectionLostError, SetupError
-from everturn_channels.matrix.account import Login
-from everturn_channels.matrix.json_fields import (
+from everturn_channels.ingestion.json_fields import (
     Json,
     number_of,
     object_of,
@@ -35,6 +34,7 @@ from everturn_channels.matrix.json_fields import (
     text_of,
     texts_of,
 )
+from everturn_channels.matrix.account import Login
 from everturn_channels.matrix.machine import (
     FAULTS,
     Machine,

@@ -19,7 +19,7 @@ from nio.responses import KeysClaimResponse, KeysQueryResponse
 from nio.store import SqliteStore
 from peewee import SqliteDatabase
 
-from everturn_channels.matrix.json_fields import Json
+from everturn_channels.ingestion.json_fields import Json
 
 logging.getLogger("nio").setLevel(logging.CRITICAL)  # what matters of it is told by its callers
 

@@ -16,8 +16,8 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from everturn_channels.chunks import LIMIT_LEAST, split_text
+from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.languages import marked, said
-from everturn_channels.matrix.json_fields import Json, text_of
 
 CHUNK_UNITS: Final = 16_000
 "Bytes of a text in one message: half an hour of reading, and room for its HTML."

@@ -25,6 +25,7 @@ from everturn_channels.adapter import (
 from everturn_channels.command_registry import typed_command
 from everturn_channels.errors import ConnectionLostError, SendError
 from everturn_channels.ingestion.history import BacklogLimits
+from everturn_channels.ingestion.json_fields import Json, number_of, object_of, text_of, texts_of
 from everturn_channels.languages import marked, said
 from everturn_channels.matrix.content import (
     BUTTONS,
@@ -39,7 +40,6 @@ from everturn_channels.matrix.content import (
     without_name,
 )
 from everturn_channels.matrix.encryption import Encryption, UndecryptableError
-from everturn_channels.matrix.json_fields import Json, number_of, object_of, text_of, texts_of
 from everturn_channels.matrix.markup import render
 from everturn_channels.matrix.requests import Homeserver, RequestFailedError, room_path
 from everturn_channels.matrix.rooms import Room, Rooms

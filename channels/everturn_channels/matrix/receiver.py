@@ -21,9 +21,9 @@ from everturn_channels.errors import ConnectionLostError
 from everturn_channels.ingestion.chat_queues import ChatQueues
 from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import History
+from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.ingestion.watermark import Watermark
 from everturn_channels.matrix.content import MESSAGES, time_of
-from everturn_channels.matrix.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.matrix.reading import Connection, EventReader, awaited_at
 from everturn_channels.matrix.requests import RequestFailedError, room_path
 from everturn_channels.matrix.visiting import Visitor, is_own

@@ -28,7 +28,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
-from everturn_channels.matrix.json_fields import Json, number_of, text_of
+from everturn_channels.ingestion.json_fields import Json, number_of, text_of
 
 REQUEST_S: Final = 60.0
 UPLOAD_S: Final = 120.0

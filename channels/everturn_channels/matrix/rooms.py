@@ -10,7 +10,7 @@ import anyio
 from msgspec import Struct
 
 from everturn_channels.adapter import ChatRef, Person
-from everturn_channels.matrix.json_fields import Json, objects_of, text_of
+from everturn_channels.ingestion.json_fields import Json, objects_of, text_of
 from everturn_channels.matrix.requests import Homeserver, RequestFailedError, room_path
 
 ROOMS_MAX: Final = 1_000  # that are remembered; the one that was asked for longest ago goes

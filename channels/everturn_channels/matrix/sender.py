@@ -17,11 +17,11 @@ import anyio
 
 from everturn_channels.adapter import Button, Outbound, OutgoingFile
 from everturn_channels.errors import NotSentError, RefusedError, SendError
+from everturn_channels.ingestion.json_fields import objects_of, text_of
 from everturn_channels.languages import said
 from everturn_channels.matrix import markup
 from everturn_channels.matrix.content import BUTTONS, NUMBERS
 from everturn_channels.matrix.encryption import Encryption
-from everturn_channels.matrix.json_fields import objects_of, text_of
 from everturn_channels.matrix.requests import (
     Homeserver,
     RequestFailedError,

@@ -20,13 +20,13 @@ from typing import Final
 import vodozemac
 from anyio import to_thread
 
+from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 from everturn_channels.matrix.account import (
     NOT_OURS,
     SIGNING_FILE,
     Login,
     MatrixAccount,
 )
-from everturn_channels.matrix.json_fields import Json, object_of, text_of
 from everturn_channels.matrix.requests import Homeserver, RequestFailedError
 
 logger = logging.getLogger(__name__)

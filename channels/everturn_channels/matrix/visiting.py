@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from everturn_channels.adapter import ChatMoved
 from everturn_channels.errors import ConnectionLostError, SendError
-from everturn_channels.matrix.json_fields import Json, object_of, objects_of, text_of
+from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.matrix.reading import Connection
 from everturn_channels.matrix.requests import RequestFailedError, room_path
 

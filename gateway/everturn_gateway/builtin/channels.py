@@ -71,7 +71,7 @@ def _some(value: str) -> str:
     return value
 
 
-_Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
+Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
 _Url = Annotated[str, AfterValidator(_web_address)]
 _SocketUrl = Annotated[str, AfterValidator(_socket_address)]
 _Some = Annotated[str, AfterValidator(_some)]
@@ -79,9 +79,9 @@ _Remarks = Iterator[tuple[FieldPath, str]]
 
 
 class BotSettings(PluginChannelSettings):
-    """What Telegram and Discord have in common."""
+    """What Telegram, Discord and Slack have in common."""
 
-    bot_token: _Token = ""
+    bot_token: Token = ""
     "The bot's token."
     api_base: _Url | None = None
     "Of the platform's API, where it is not its own."
@@ -89,7 +89,8 @@ class BotSettings(PluginChannelSettings):
     "Through which it is reached."
 
 
-def _secrets(settings: BotSettings) -> Iterator[str]:
+def secrets_of(settings: BotSettings) -> Iterator[str]:
+    """Yield what has to be masked wherever it shows."""
     yield from secret_fields(settings)
     yield from _proxy_password(settings.proxy)
 
@@ -100,7 +101,8 @@ def _proxy_password(proxy: str | None) -> Iterator[str]:
         yield from (password, unquote(password))
 
 
-def _bot_token(settings: BotSettings) -> str:
+def bot_token(settings: BotSettings) -> str:
+    """Return what no two channels may share."""
     return settings.bot_token
 
 
@@ -118,7 +120,7 @@ class WebhookSettings(SettingsModel):
 
     url: _Url | None = None
     "Where Telegram reaches this gateway."
-    secret: _Token = ""
+    secret: Token = ""
     "What it shows with each delivery."
 
 
@@ -206,8 +208,8 @@ TELEGRAM: Final = ChannelPlugin(
     make=_telegram,
     faults=_telegram_faults,
     notes=_telegram_notes,
-    secrets=_secrets,
-    identity=_bot_token,
+    secrets=secrets_of,
+    identity=bot_token,
     chat_type=_chat_type,
     has_number_ids=True,
     webhook_secret=_webhook_secret,
@@ -255,8 +257,8 @@ DISCORD: Final = ChannelPlugin(
     libraries=("discord", "markdown_it"),
     make=_discord,
     faults=_discord_faults,
-    secrets=_secrets,
-    identity=_bot_token,
+    secrets=secrets_of,
+    identity=bot_token,
     has_number_ids=True,
     is_shareable=True,
 )
@@ -273,7 +275,7 @@ class MatrixSettings(PluginChannelSettings):
     "The account, `@bot:example.org`; with password."
     password: Annotated[str, Field(repr=False)] = ""
     "The account's password."
-    access_token: _Token = ""
+    access_token: Token = ""
     "Of a login of the bot's own; instead of user and password."
     encryption: bool = True
     "Whether encrypted rooms are read."

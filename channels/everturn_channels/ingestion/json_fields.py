@@ -1,4 +1,4 @@
-"""Fields of what a homeserver and strangers sent: of the wanted type, or empty. Pure."""
+"""Fields of what a platform and strangers sent: of the wanted type, or empty. Pure."""
 
 from __future__ import annotations
 

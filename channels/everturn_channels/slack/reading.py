@@ -1,0 +1,183 @@
+"""What an event of Slack means, as values of a channel."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from everturn_channels.adapter import ChatRef, Command, Edit, Message, Outbound
+from everturn_channels.command_registry import typed_command
+from everturn_channels.errors import ConnectionLostError
+from everturn_channels.ingestion.json_fields import Json, objects_of, text_of
+from everturn_channels.slack.files import files_of
+from everturn_channels.slack.formats.markup import render
+from everturn_channels.slack.formats.text import (
+    described,
+    is_from_person,
+    mentions,
+    passed_on,
+    people_in,
+    readable,
+    thread_of,
+    time_of,
+)
+from everturn_channels.slack.names import Names, is_dm
+from everturn_channels.slack.requests import RequestFailedError, SlackApi
+from everturn_channels.slack.sender import Sender
+
+_MARKS: Final = "/!"
+"A text that begins with a slash is kept by Slack's own clients, unless a mention stands before it."
+_THREADS_KNOWN: Final = 5_000
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    """One login: who the bot is, and what was told to it."""
+
+    api: SlackApi
+    me: str
+    "The bot's id as a person, `U...`."
+    name: str
+    "What people call it."
+    names: Names
+    sender: Sender
+    has_threads: bool
+
+
+class EventReader:
+    """Reads events for one login."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._begun: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        "By channel and thread: whether a message that meant the bot began it."
+
+    async def message(self, channel: str, raw: Json) -> Sequence[Message | Command]:
+        """Return what a message brings; nothing where no person wrote it.
+
+        Raises:
+            ConnectionLostError: Slack has to be asked for that, and cannot be reached.
+            ValueError: It cannot be read.
+        """
+        if not is_from_person(raw):
+            return ()
+        login, ts = self._login, text_of(raw, "ts")
+        at, written = time_of(ts), text_of(raw, "text")
+        is_meant = mentions(written, login.me)
+        thread = thread_of(raw)
+        if not is_dm(channel):
+            if thread:
+                is_meant = is_meant or await self._is_ours(channel, thread, raw)
+            else:
+                self._note(channel, ts, is_ours=is_meant)
+                thread = ts if is_meant and login.has_threads else ""
+        sender = await login.names.person(text_of(raw, "user"))
+        chat = await login.names.chat(channel, thread, sender)
+        files, others = files_of(raw, login.api)
+        quoted, quoted_name = passed_on(raw)
+        message = Message(
+            id=ts,
+            chat=chat,
+            sender=sender,
+            text=await self._text(raw),
+            at=at,
+            is_addressed=is_meant,
+            files=files,
+            quoted=quoted,
+            quoted_name=quoted_name,
+            described=(*described(raw), *others),
+            is_outside=bool(quoted),
+        )
+        command = typed_command(message.text, marks=_MARKS)
+        if command is None or not (is_meant or chat.type == "dm") or quoted:
+            return (message,)
+        is_typed = not (raw.get("edited") or files or text_of(raw, "subtype"))
+        return (_command(message, command, self._answer(chat, ts), is_typed=is_typed),)
+
+    async def edit(self, channel: str, raw: Json) -> Sequence[Edit]:
+        """Return what a change brings; `raw` is the message as it stands now.
+
+        Raises:
+            As `message`.
+        """
+        login, ts = self._login, text_of(raw, "ts")
+        written, thread = text_of(raw, "text"), thread_of(raw)
+        is_meant = mentions(written, login.me)
+        if not thread and is_meant and login.has_threads and not is_dm(channel):
+            thread = ts
+        sender = await login.names.person(text_of(raw, "user"))
+        edit = Edit(
+            id=ts,
+            chat=await login.names.chat(channel, thread, sender),
+            sender=sender,
+            text=await self._text(raw),
+            at=time_of(text_of(raw, "edited", "ts") or ts),
+            is_addressed=is_meant,
+        )
+        return (edit,)
+
+    async def _text(self, raw: Json) -> str:
+        login, written = self._login, text_of(raw, "text")
+        names = dict(await login.names.of(u for u in people_in(written) if u != login.me))
+        return readable(written, names | {login.me: login.name}, login.me)
+
+    async def _is_ours(self, channel: str, thread: str, raw: Json) -> bool:
+        """Whether a thread is one with the bot: a message of its own began it, or one to it."""
+        if text_of(raw, "parent_user_id") == self._login.me:
+            return True
+        if (channel, thread) not in self._begun:
+            self._note(channel, thread, is_ours=await self._look(channel, thread))
+        return self._begun[channel, thread]
+
+    async def _look(self, channel: str, thread: str) -> bool:
+        try:
+            found = await self._login.api.read(
+                "conversations.replies", {"channel": channel, "ts": thread, "limit": 1}
+            )
+        except RequestFailedError as error:
+            if error.is_refusal:
+                return False
+            raise ConnectionLostError(str(error)) from error
+        first = next(iter(objects_of(found, "messages")), {})
+        me = self._login.me
+        return text_of(first, "user") == me or mentions(text_of(first, "text"), me)
+
+    def _note(self, channel: str, thread: str, *, is_ours: bool) -> None:
+        self._begun[channel, thread] = is_ours
+        self._begun.move_to_end((channel, thread))
+        if len(self._begun) > _THREADS_KNOWN:
+            self._begun.popitem(last=False)
+
+    def _answer(self, chat: ChatRef, ts: str) -> Callable[[str], Awaitable[None]]:
+        """Return what answers a command that was written as a message: messages, seen by all."""
+
+        async def answer(text: str) -> None:
+            for number, payload in enumerate(render(text)):
+                nonce = f"c{ts}-{number}"
+                reply = Outbound(chat_id=chat.id, topic=chat.topic, payload=payload, nonce=nonce)
+                await self._login.sender.send(reply)
+
+        return answer
+
+
+def _command(
+    message: Message,
+    command: tuple[str, str],
+    answer: Callable[[str], Awaitable[None]],
+    *,
+    is_typed: bool,
+) -> Command:
+    return Command(
+        id=message.id,
+        name=command[0],
+        argument=command[1],
+        chat=message.chat,
+        sender=message.sender,
+        at=message.at,
+        is_addressed=message.is_addressed,
+        is_typed=is_typed,
+        otherwise=message,
+        answer=answer,
+    )

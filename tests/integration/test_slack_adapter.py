@@ -1,0 +1,347 @@
+"""A bot in a pretended workspace: threads, clicks, commands, files, sockets, what fails."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from copy import deepcopy
+
+import anyio
+import pytest
+from support.slack_api import ANN, APP_TOKEN, BOB, BOT, BOT_TOKEN
+from support.slack_world import DM, ROOM, make_bot, open_slack_world
+
+from everturn.testing import RecordingHandler
+from everturn_channels.adapter import (
+    Button,
+    ButtonClick,
+    Command,
+    Edit,
+    Message,
+    Outbound,
+    OutgoingFile,
+)
+from everturn_channels.errors import (
+    ConnectionLostError,
+    NotSentError,
+    RefusedError,
+    SendError,
+    SetupError,
+    UnknownOutcomeError,
+)
+from everturn_channels.slack import SlackAdapter
+from everturn_channels.slack.requests import open_api
+
+ME = f"<@{BOT}>"
+CHOICES = (Button(label="Yes", data="ap:o:1"), Button(label="No", data="ap:d:1"))
+
+
+def message_of(handler: RecordingHandler, text: str) -> Message:
+    """Return the message of a text."""
+    return next(each for each in handler.events if isinstance(each, Message) and each.text == text)
+
+
+async def test_a_question_in_a_channel_begins_a_thread_which_is_a_conversation() -> None:
+    """Once, though Slack tells of it twice; and what is said beside it is not for the bot."""
+    async with open_slack_world() as world, world.running() as handler:
+        first = await world.api.say(ROOM, f"{ME} shall <@{BOB}> &amp; I?", thread_ts=None)
+        await handler.until(lambda: "shall @Bob & I?" in handler.texts())
+        asked = message_of(handler, "shall @Bob & I?")
+        await world.say(ROOM, "yes", topic=asked.chat.topic)
+        await world.api.say(ROOM, "fine", thread_ts=first)
+        await world.api.say(ROOM, "lunch?")
+        other = await world.api.say(ROOM, "a thread of theirs")
+        await world.api.say(ROOM, "not for you", BOB, thread_ts=other)
+        await world.api.say(ROOM, f"{ME}, and you?", BOB, thread_ts=other)
+        await handler.until(lambda: "and you?" in handler.texts())
+        shown = world.api.shown(ROOM, first)
+
+    got = {
+        text: (message_of(handler, text).chat.topic, message_of(handler, text).is_addressed)
+        for text in handler.texts()
+    }
+    assert got == {
+        "shall @Bob & I?": (first, True),
+        "fine": (first, True),
+        "lunch?": ("", False),
+        "a thread of theirs": ("", False),
+        "not for you": (other, False),
+        "and you?": (other, True),
+    }
+    assert len(handler.events) == len(got)
+    assert asked.chat.title == "#general"
+    assert asked.sender.name == "Ann"
+    assert shown == ["yes"]
+
+
+async def test_without_threads_a_channel_is_one_conversation() -> None:
+    """A setting; people may open threads all the same."""
+    async with open_slack_world(has_threads=False) as world, world.running() as handler:
+        await world.api.say(ROOM, f"{ME} hello")
+        (event,) = await handler.until_handled(1)
+
+    assert isinstance(event, Message)
+    assert (event.chat.topic, event.is_addressed) == ("", True)
+
+
+async def test_what_nobody_wrote_is_no_message() -> None:
+    """Other bots, notes of Slack, and what changes without a change of its text."""
+    async with open_slack_world() as world, world.running() as handler:
+        api = world.api
+        await api.say(DM, "I am a bot", "UBOT99999", bot_id="B9")
+        await api.say(ROOM, "ann has joined", subtype="channel_join")
+        ts = await api.say(DM, "hello <https://e.org|there>")
+        await handler.until_handled(1)
+        await api._tell_change(
+            DM, api.channels[DM]["messages"][ts], api.channels[DM]["messages"][ts]
+        )
+        await api.delete(DM, ts)
+        await api.say(DM, "the future", subtype="hologram")
+        shared = {"is_share": True, "author_name": "Bob", "text": "over &amp; out"}
+        await api.say(DM, "look", attachments=[shared])
+        await handler.until(lambda: "look" in handler.texts())
+
+    assert handler.texts() == ["hello [there](https://e.org)", "the future", "look"]
+    look = message_of(handler, "look")
+    assert (look.quoted, look.quoted_name, look.is_outside) == ("over & out", "Bob", True)
+    assert message_of(handler, "the future").described == (
+        "message of a kind that is not known: hologram",
+    )
+    assert not any(isinstance(each, Edit) for each in handler.events)
+
+
+async def test_questions_are_clicked_and_commands_given() -> None:
+    """Answers go to that person alone; buttons vanish with the answer."""
+    async with open_slack_world() as world, world.running() as handler:
+        api = world.api
+        first = await api.say(ROOM, f"{ME} do it")
+        await handler.until_handled(1)
+        asked = await world.say(ROOM, "May I?", topic=first, buttons=CHOICES, nonce="q")
+        await api.click(ROOM, asked, 1)
+        await handler.until(lambda: isinstance(handler.events[-1], ButtonClick))
+        click = handler.events[-1]
+        assert isinstance(click, ButtonClick)
+        await click.answer("You said **no**.")
+        (payload,) = world.bot.render("It was refused.")
+        await world.bot.edit(ROOM, first, asked, payload)
+        await api.command(DM, "Status now", BOB)
+        await api.command(DM, "")
+        await api.say(ROOM, f"{ME} /stop it", thread_ts=first)
+        await api.say(DM, "!whoami")
+        await api.say(DM, "/whoami", edited={"user": ANN, "ts": "1.000000"})
+        await handler.until(lambda: sum(isinstance(e, Command) for e in handler.events) == 5)
+        commands = [each for each in handler.events if isinstance(each, Command)]
+        by_name = {each.name: each for each in commands}
+        await by_name["status"].answer("all well")
+        await by_name["stop"].answer("stopped")
+        told, shown = api.answers, api.shown(ROOM, first)
+        buttons = [b["type"] for b in api.channels[ROOM]["messages"][asked]["blocks"]]
+
+    assert (click.data, click.chat.topic, click.sender.id) == ("ap:d:1", first, ANN)
+    assert [each["response_type"] for each in told] == ["ephemeral", "ephemeral"]
+    assert [each["blocks"][0]["text"] for each in told] == ["You said **no**.", "all well"]
+    assert told[0]["thread_ts"] == first
+    got = {(c.name, c.argument, c.sender.id, c.chat.topic, c.is_typed) for c in commands}
+    assert got == {
+        ("status", "now", BOB, "", True),
+        ("help", "", ANN, "", True),
+        ("stop", "it", ANN, first, True),
+        ("whoami", "", ANN, "", True),
+        ("whoami", "", ANN, "", False),
+    }
+    assert shown == ["It was refused.", "stopped"]
+    assert buttons == ["markdown"]
+
+
+async def test_what_was_written_during_an_outage_is_read_with_its_threads() -> None:
+    """Longer than Slack repeats: from the history, in a chat that was never seen as well."""
+    async with open_slack_world() as world:
+        api = world.api
+        async with world.running() as handler:
+            first = await api.say(ROOM, f"{ME} begin")
+            await handler.until_handled(1)
+            await api.say(ROOM, "go on", thread_ts=first)
+            await handler.until_handled(2)
+        missed = api.add_channel("DBOB00009", BOB, name="")
+        await api.say(ROOM, "in the old thread", thread_ts=first)
+        later = await api.say(ROOM, f"{ME} a new one")
+        await api.say(ROOM, "in the new thread", thread_ts=later)
+        await api.say(missed, "a first word", BOB)
+        api.pending.clear()
+        async with world.running() as handler:
+            await handler.until(lambda: len(handler.texts()) == 4)
+            await api.say(ROOM, "after", thread_ts=first)
+            await handler.until(lambda: "after" in handler.texts())
+
+    assert handler.texts(ROOM) == ["in the old thread", "a new one", "in the new thread", "after"]
+    assert handler.texts("DBOB00009") == ["a first word"]
+    assert message_of(handler, "in the new thread").chat.topic == later
+
+
+async def test_what_may_be_there_is_looked_for() -> None:
+    """In threads, among files, and after a change; a nonce that somebody else wrote is none."""
+    file = OutgoingFile(data=b"plan", file_name="plan.pdf", media_type="application/pdf")
+    async with open_slack_world() as world:
+        api = world.api
+        async with world.running() as handler:
+            first = await api.say(ROOM, f"{ME} begin")
+            await handler.until_handled(1)
+            said = await world.say(ROOM, "one", topic=first, nonce="n1")
+            (payload,) = world.bot.render("changed")
+            await world.bot.edit(ROOM, first, said, payload)
+            sent = Outbound(chat_id=ROOM, topic=first, file=file, nonce="n2")
+            api.cut_after = "files.completeUploadExternal"
+            with pytest.raises(UnknownOutcomeError):
+                await world.bot.send(sent)
+        forged = {"event_type": "everturn", "event_payload": {"nonce": "n3"}}
+        await api.say(DM, "forged", metadata=forged)
+        async with world.running():
+            again = await world.say(ROOM, "one", topic=first, nonce="n1", is_repeat=True)
+            await world.bot.send(
+                Outbound(chat_id=ROOM, topic=first, file=file, nonce="n2", is_repeat=True)
+            )
+            await world.say(DM, "new", nonce="n3", is_repeat=True)
+            for history in ("conversations.history", "conversations.replies"):
+                api.refusals[history] = deque(["internal_error"])
+            with pytest.raises(NotSentError):
+                await world.say(DM, "new", nonce="n3", is_repeat=True)
+
+    assert again == said
+    assert api.shown(ROOM, first) == ["changed", ""]
+    assert api.sent_files(ROOM) == [b"plan"]
+    assert api.shown(DM) == ["new"]
+
+
+async def test_reactions_take_each_others_place_and_a_thread_shows_that_somebody_types() -> None:
+    """Also those of a bot before; the same twice is one."""
+    async with open_slack_world() as world:
+        async with world.running() as handler:
+            ts = await world.api.say(DM, "hello")
+            await handler.until_handled(1)
+            for emoji in ("👀", "👀", ":tada:"):
+                await world.bot.react(DM, ts, emoji)
+            with pytest.raises(RefusedError, match=":name:"):
+                await world.bot.react(DM, ts, "🦑")
+            await world.bot.type(DM, "")
+            await world.bot.type(DM, ts)
+        before = deepcopy(world.api.channels[DM]["messages"][ts]["reacted"])
+        async with world.running():
+            await world.bot.react(DM, ts, "")
+        after = world.api.channels[DM]["messages"][ts]["reacted"]
+
+    assert before == {"eyes": [], "tada": [BOT]}
+    assert not any(after.values())
+    assert world.api.statuses == [(DM, ts, "is typing…")]
+
+
+async def test_an_answer_of_slack_says_what_may_be_tried_again() -> None:
+    """And formatting that is refused goes as plain text."""
+    rows: dict[str, tuple[type[SendError], bool | None]] = {
+        "ratelimited": (NotSentError, None),
+        "token_revoked": (NotSentError, None),
+        "internal_error": (UnknownOutcomeError, None),
+        "is_archived": (RefusedError, True),
+        "msg_too_long": (RefusedError, False),
+        "missing_scope chat:write": (RefusedError, False),
+    }
+    async with open_slack_world() as world, world.running():
+        found: dict[str, tuple[type[Exception], bool | None]] = {}
+        for code in rows:
+            world.api.refusals["chat.postMessage"] = deque([code])
+            with pytest.raises(SendError) as raised:
+                await world.say(ROOM if code == "ratelimited" else DM, "hello")
+            found[code] = (type(raised.value), getattr(raised.value, "is_chat_gone", None))
+        world.api.refusals["chat.postMessage"] = deque(["invalid_blocks"])
+        await world.say(DM, "**as** it <!here> stands")
+        world.api.limits["chat.update"] = deque([30])
+        ts = await world.say(DM, "and this")
+        (payload,) = world.bot.render("changed")
+        for _ in range(2):  # the second is not even asked
+            with pytest.raises(NotSentError):
+                await world.bot.edit(DM, "", ts, payload)
+        await world.say(DM, "others go on")
+
+    assert found == rows
+    assert world.api.shown(DM) == ["**as** it <!here> stands", "and this", "others go on"]
+    assert sum(method == "chat.update" for method, _ in world.api.calls) == 1
+
+
+async def test_sockets_are_replaced_without_a_gap_and_their_end_is_told() -> None:
+    """Slack closes each of them after some hours; Socket Mode may be switched off."""
+    async with open_slack_world() as world:
+        async with world.running() as handler:
+            (old,) = world.api.sockets
+            await world.api.disconnect("refresh_requested")
+            while len(world.api.sockets) < 2:
+                await world.api.say(DM, f"number {len(handler.events)}")
+                await handler.until_handled(len(handler.events) + 1)
+            await old.close()
+            await world.api.say(DM, "through the new one")
+            await handler.until(lambda: "through the new one" in handler.texts())
+        logins = sum(method == "auth.test" for method, _ in world.api.calls)
+        failures: list[str] = []
+        for reason in ("link_disabled", "too_many_websockets"):
+            bot, handler = make_bot(world.api), RecordingHandler(cursors=world.cursors)
+            failures.append(await _ended(world.api.disconnect, bot, handler, reason))
+        world.api.socket_mode = False
+        with pytest.raises(SetupError, match=r"app_token .* \(connections:write\)"):
+            await make_bot(world.api).serve(RecordingHandler())
+        world.api.revoked = True
+        with pytest.raises(SetupError, match=r"channels.slack.bot_token .* token_revoked"):
+            await make_bot(world.api).check()
+
+    assert logins == 1
+    assert [each.partition(":")[0] for each in failures] == ["SetupError", "ConnectionLostError"]
+
+
+async def _ended(
+    disconnect: Callable[[str], Awaitable[None]],
+    bot: SlackAdapter,
+    handler: RecordingHandler,
+    reason: str,
+) -> str:
+    """Return why a bot ended that was told a reason."""
+    found: list[str] = []
+
+    async def serve() -> None:
+        try:
+            await bot.serve(handler)
+        except (ConnectionLostError, SetupError) as error:
+            found.append(f"{type(error).__name__}: {error}")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        await handler.until_connected()
+        await disconnect(reason)
+    return found[0]
+
+
+async def test_the_token_is_shown_to_slack_alone_and_a_look_names_missing_scopes() -> None:
+    """An address in a message may be anybody's."""
+    async with open_slack_world() as world:
+        account = make_bot(world.api)._account
+        async with open_api(account) as api:
+            is_theirs = [
+                api.is_slacks(each)
+                for each in (
+                    "https://files.slack.com/files-pri/T-F/a.pdf",
+                    f"{world.api.url}/files/F1/a.pdf",
+                    "https://files.slack.com.evil.org/a",
+                    "https://evil.org/files.slack.com",
+                    "http://files.slack.com/a",
+                    "https://user@evil.org:443\\@files.slack.com/",
+                    "https://files.slack.com:8443/a",
+                    "file:///etc/passwd",
+                    "http://[",
+                )
+            ]
+        whole = await make_bot(world.api).check()
+        world.api.scopes = "chat:write"
+        less = await make_bot(world.api, app_token="xapp-wrong").check()  # noqa: S106 - of a test
+
+    assert is_theirs == [True, True, *[False] * 7]
+    assert whole == ["the bot is @everturn in Test", "it is in 1 channels", "Socket Mode is on"]
+    assert "problem: the scope files:read is missing: the bot cannot read files" in less
+    assert less[-1].startswith("problem: Slack does not let channels.slack.app_token")
+    assert BOT_TOKEN not in repr(account)
+    assert APP_TOKEN not in repr(account)
