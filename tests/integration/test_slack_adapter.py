@@ -320,7 +320,7 @@ async def test_the_token_is_shown_to_slack_alone_and_a_look_names_missing_scopes
     """An address in a message may be anybody's."""
     async with open_slack_world() as world:
         account = make_bot(world.api)._account
-        async with open_api(account) as api:
+        async with open_api(account, where="channels.slack") as api:
             is_theirs = [
                 api.is_slacks(each)
                 for each in (

@@ -355,7 +355,7 @@ async def test_a_proxy_is_used() -> None:
         adapter = make(api, api_base="http://telegram.invalid", proxy=api.url)
         found = await adapter.check()
         with pytest.raises(SetupError, match=r"channels\.telegram\.proxy"):
-            await make(api, proxy="socks5://ann:pass@127.0.0.1:9").check()
+            await make(api, proxy="gopher://ann:pass@127.0.0.1:9").check()
 
     assert "@everturn_bot" in found[0]
 

@@ -131,7 +131,7 @@ class Person:
         return data if self._encryption is None else await self._encryption.decrypt_file(data, how)
 
     def _server(self) -> Homeserver:
-        server = Homeserver(self._session, self.url, "")
+        server = Homeserver(self._session, self.url)
         server.token = self.token
         return server
 

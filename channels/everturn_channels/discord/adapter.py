@@ -37,6 +37,7 @@ from everturn_channels.errors import ChannelError, ConnectionLostError, SetupErr
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.menu_sync import sync_menu
+from everturn_channels.proxies import http_proxy, open_connector
 
 LOGIN_S = 60.0
 WATCH_S = 5.0
@@ -78,7 +79,7 @@ class DiscordAdapter(Adapter):
         token: Of the bot.
         clock: The time.
         servers: Where Discord is. For this bot only.
-        proxy: `http://host:port`; empty = none.
+        proxy: `http://host:port` or `socks5://host:port`; empty = none.
         backlog: How much of what was said in a channel during an absence is read.
     """
 
@@ -130,14 +131,18 @@ class DiscordAdapter(Adapter):
         failure: ChannelError | None = None
         cursors = ChannelCursors(handler, self._clock)
         async with (
-            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
+            aiohttp.ClientSession(
+                connector=await open_connector(self._proxy, where=f"channels.{self.name}"),
+                proxy=http_proxy(self._proxy),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            ) as session,
             open_chat_queues(handler, self._clock, is_held=True) as queues,
             anyio.create_task_group() as tasks,
         ):
             reader = EventReader(
                 handler=handler,
                 client=client,
-                files=Files(client, session, self._proxy),
+                files=Files(client, session),
                 answerer=self._answerer,
                 on_thread_message=self._sender.remember_home,
             )
@@ -175,6 +180,7 @@ class DiscordAdapter(Adapter):
             api_base=self._servers.api_base,
             gateway_url=self._servers.gateway_url,
             proxy=self._proxy,
+            where=f"channels.{self.name}",
         )
 
     async def _login(self, client: Client) -> None:

@@ -25,6 +25,7 @@ from discord.state import ConnectionState
 from msgspec import Struct
 
 from everturn_channels.discord.payloads import Heard, Parser, PayloadReader, parse_guild
+from everturn_channels.proxies import http_proxy, open_connector
 
 IDENTIFY_PAUSE_S = (1.0, 5.0)
 """Before a new session after an invalid one, at random.
@@ -273,9 +274,16 @@ class Client(discord.Client):
 
 
 @asynccontextmanager
-async def open_client(*, api_base: str, gateway_url: str, proxy: str) -> AsyncGenerator[Client]:
-    """Open a client that is not logged in yet; close it in the end, quickly."""
-    client = Client(api_base=api_base, gateway_url=gateway_url, proxy=proxy)
+async def open_client(
+    *, api_base: str, gateway_url: str, proxy: str, where: str
+) -> AsyncGenerator[Client]:
+    """Open a client that is not logged in yet; close it in the end, quickly.
+
+    Raises:
+        SetupError: The proxy, which the settings of `where` name, needs a library.
+    """
+    client = Client(api_base=api_base, gateway_url=gateway_url, proxy=http_proxy(proxy) or "")
+    client.http.connector = await open_connector(proxy, where=where, limit=0)
     try:
         await client.__aenter__()
         yield client

@@ -15,6 +15,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.proxies import failure
 
 PORTAL = "https://discord.com/developers/applications"
 NETWORK_ERRORS = (OSError, TimeoutError, aiohttp.ClientError)
@@ -78,7 +79,7 @@ def connection_error(name: str, error: BaseException) -> ChannelError:
         return ConnectionLostError(f"Discord closed the connection with code {error.code}.")
     if isinstance(error, discord.HTTPException):
         return ConnectionLostError(f"Discord answered with {_status(error)}.")
-    return ConnectionLostError(f"Discord cannot be reached ({type(error).__name__}).")
+    return ConnectionLostError(f"Discord cannot be reached ({failure(error)}).")
 
 
 def send_error(error: BaseException, attempt: Attempt) -> SendError:
@@ -92,7 +93,7 @@ def send_error(error: BaseException, attempt: Attempt) -> SendError:
     if isinstance(error, discord.HTTPException) and error.status < 500:
         return _refused(error)
     if not attempt.is_out:
-        return NotSentError(f"Discord cannot be reached ({type(error).__name__}).")
+        return NotSentError(f"Discord cannot be reached ({failure(error)}).")
     if isinstance(error, discord.HTTPException):
         return UnknownOutcomeError(f"Discord answered with {_status(error)}.")
     return UnknownOutcomeError(f"The connection broke off ({type(error).__name__}).")

@@ -19,8 +19,8 @@ _GONE = (403, 404)
 class Files:
     """Gets files from Discord's content network, in a session of its own: without the token."""
 
-    def __init__(self, client: Client, session: aiohttp.ClientSession, proxy: str) -> None:
-        self._client, self._session, self._proxy = client, session, proxy or None
+    def __init__(self, client: Client, session: aiohttp.ClientSession) -> None:
+        self._client, self._session = client, session
 
     def incoming(self, attachment: discord.Attachment, message: discord.Message) -> IncomingFile:
         """Return a file that is fetched when it is asked for."""
@@ -55,7 +55,7 @@ class Files:
 
     async def _get(self, url: str, limit_bytes: int) -> bytes | None:
         """Return what stands there; None where there is nothing, or no longer."""
-        async with self._session.get(url, proxy=self._proxy) as response:
+        async with self._session.get(url) as response:
             if response.status in _GONE:
                 return None
             response.raise_for_status()

@@ -53,6 +53,8 @@ class EmailAccount:
     "The name under which the mail server says whether a sender is authentic; empty = it does not."
     secret_tag: str = field(default="", repr=False)
     "Mail to `bot+TAG@example.org` is believed; empty = none is for that."
+    proxy: str = ""
+    "Through which both servers are reached: `socks5://host:port`, or `http://`; empty = none."
     mails_per_hour: int = 30
     "So many mails of one address are read in an hour."
 

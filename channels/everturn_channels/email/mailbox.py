@@ -25,10 +25,12 @@ from msgspec import Struct
 
 from everturn_channels.email.account import EmailAccount, Login, MailServer, login_of
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
+from everturn_channels.proxies import ProxyFailedError, open_socket
 
 T = TypeVar("T")
 
 CONNECT_S: Final = 15.0
+_WHERE: Final = "channels.email"
 COMMAND_S: Final = 60.0
 "For one command, or for one read of its answer: a slow line brings a large mail in many."
 _FAILURES: Final = (imaplib.IMAP4.error, imap_tools.ImapToolsError, OSError, ValueError)
@@ -324,7 +326,7 @@ async def open_mailbox(account: EmailAccount) -> AsyncGenerator[Mailbox]:
     """
     login, server = await login_of(account), account.imap
     with ExitStack() as opened:
-        connected = await connect(server)
+        connected = await connect(server, account.proxy)
         opened.callback(connected.close)
         wire = _Wire(connected)
         opened.callback(wire.close)
@@ -387,12 +389,23 @@ def _said(error: Exception) -> str:
     return str(error).strip("b'")
 
 
-async def connect(server: MailServer) -> socket.socket:
+async def connect(server: MailServer, proxy: str = "") -> socket.socket:
     """Return a connection to a server, not blocking.
 
     Raises:
         ConnectionLostError: It cannot be reached.
+        SetupError: The proxy needs a library that is not here.
     """
+    if proxy:
+        try:
+            sock = await open_socket(
+                proxy, server.host, server.port, where=_WHERE, deadline_s=CONNECT_S
+            )
+        except ProxyFailedError as error:
+            msg = f"{server.host}:{server.port} cannot be reached: {error}"
+            raise ConnectionLostError(msg) from error
+        _keep_alive(sock)
+        return sock
     why = "it does not answer in time"
     with anyio.move_on_after(CONNECT_S):
         try:

@@ -21,7 +21,7 @@ from everturn_actors.ports import Clock
 from everturn_channels.adapter import Outbound
 from everturn_channels.email.account import EmailAccount, login_of
 from everturn_channels.email.composing import Context, compose
-from everturn_channels.email.mailbox import open_mailbox
+from everturn_channels.email.mailbox import connect, open_mailbox
 from everturn_channels.email.parsing.fields import address_in
 from everturn_channels.email.threads import Threads, parent_of
 from everturn_channels.errors import (
@@ -155,7 +155,7 @@ async def smtp_session(account: EmailAccount) -> AsyncGenerator[aiosmtplib.SMTP]
     server = account.smtp
     client = aiosmtplib.SMTP(
         hostname=server.host,
-        port=server.port,
+        port=None if account.proxy else server.port,  # then it is given a connection
         use_tls=server.security == "tls",
         start_tls=server.security == "starttls",
         timeout=_COMMAND_S,
@@ -164,7 +164,8 @@ async def smtp_session(account: EmailAccount) -> AsyncGenerator[aiosmtplib.SMTP]
     try:
         try:
             login = await login_of(account)
-            await client.connect()
+            sock = await connect(server, account.proxy) if account.proxy else None
+            await client.connect(sock=sock)
             await client.ehlo()
             if client.supports_extension("auth"):
                 if login.is_token:

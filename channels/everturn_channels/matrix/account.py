@@ -37,7 +37,7 @@ class MatrixAccount:
     password: str = field(default="", repr=False)
     access_token: str = field(default="", repr=False)
     proxy: str = ""
-    "`http://host:port`; empty = none."
+    "`http://host:port` or `socks5://host:port`; empty = none."
     keys: Path | None = None
     "The folder in which the keys of encrypted rooms are kept; None = those are not read."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import anyio
@@ -134,7 +134,7 @@ class MatrixAdapter(Adapter):
         """
         account = self._account
         async with (
-            open_homeserver(account.homeserver, account.proxy) as server,
+            self._open_homeserver() as server,
             AsyncExitStack() as keys,
         ):
             login = await self._log_in(server, handler)
@@ -209,10 +209,14 @@ class MatrixAdapter(Adapter):
             return ConnectionLostError(f"the login of {self._where} has ended: {error}")
         return error.to_connection_error(self._where)
 
+    def _open_homeserver(self) -> AbstractAsyncContextManager[Homeserver]:
+        account = self._account
+        return open_homeserver(account.homeserver, account.proxy, where=self._where)
+
     async def check(self) -> Sequence[str]:
         """As `Adapter.check`. With a password it logs in as a device of its own, and out again."""
         account = self._account
-        async with open_homeserver(account.homeserver, account.proxy) as server:
+        async with self._open_homeserver() as server:
             try:
                 login = await log_in(server, account, "")
                 try:

@@ -29,6 +29,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
 )
 from everturn_channels.ingestion.json_fields import Json, number_of, text_of
+from everturn_channels.proxies import failure, http_proxy, open_connector
 
 REQUEST_S: Final = 60.0
 UPLOAD_S: Final = 120.0
@@ -110,8 +111,8 @@ class _Attempt(Struct):
 class Homeserver:
     """A homeserver over one pool of connections. `open_homeserver` makes one."""
 
-    def __init__(self, session: aiohttp.ClientSession, base: str, proxy: str) -> None:
-        self._session, self._base, self._proxy = session, base.rstrip("/"), proxy or None
+    def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
+        self._session, self._base = session, base.rstrip("/")
         self.token = ""
         "Shown with each request; empty = none."
 
@@ -201,7 +202,6 @@ class Homeserver:
                     data=data,
                     headers=sent,
                     params=query,
-                    proxy=self._proxy,
                     allow_redirects=False,  # it goes where the operator said, or nowhere
                     trace_request_ctx=attempt,
                 ) as response:
@@ -211,8 +211,7 @@ class Homeserver:
                     return body
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             # The texts of these may hold addresses; their names say what happened.
-            name = type(error).__name__
-            raise RequestFailedError(name, may_have_acted=attempt.is_out) from error
+            raise RequestFailedError(failure(error), may_have_acted=attempt.is_out) from error
 
 
 def _object(answer: bytes, *, status: int) -> Json:
@@ -263,8 +262,12 @@ def room_path(room_id: str, *rest: str) -> str:
 
 
 @asynccontextmanager
-async def open_homeserver(base: str, proxy: str = "") -> AsyncGenerator[Homeserver]:
-    """Open the connections to a homeserver; nothing is asked yet."""
+async def open_homeserver(base: str, proxy: str, *, where: str) -> AsyncGenerator[Homeserver]:
+    """Open the connections to a homeserver; nothing is asked yet. `where` names its settings.
+
+    Raises:
+        SetupError: The proxy needs a library that is not here.
+    """
 
     async def left(_session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
         if isinstance(context.trace_request_ctx, _Attempt):
@@ -275,8 +278,10 @@ async def open_homeserver(base: str, proxy: str = "") -> AsyncGenerator[Homeserv
     trace.on_connection_create_end.append(left)
     trace.on_connection_reuseconn.append(left)
     async with aiohttp.ClientSession(
+        connector=await open_connector(proxy, where=where),
+        proxy=http_proxy(proxy),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         trace_configs=[trace],
     ) as session:
-        yield Homeserver(session, base, proxy)
+        yield Homeserver(session, base)

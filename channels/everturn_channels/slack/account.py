@@ -25,4 +25,4 @@ class SlackAccount:
     """
     api_base: str = SLACK_API
     proxy: str = ""
-    "`http://host:port`; empty = none."
+    "`http://host:port` or `socks5://host:port`; empty = none."

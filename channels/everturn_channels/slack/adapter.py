@@ -129,7 +129,7 @@ class SlackAdapter(Adapter):
 
     async def check(self) -> Sequence[str]:
         """As `Adapter.check`. Logs in, and looks at what the tokens may do."""
-        async with open_api(self._account) as api:
+        async with open_api(self._account, where=f"channels.{self.name}") as api:
             try:
                 who = await api.call("auth.test")
                 return await look(api, self._account, who, self.name)
@@ -144,7 +144,7 @@ class SlackAdapter(Adapter):
             SetupError: Slack does not accept the token.
             ConnectionLostError: It cannot be reached.
         """
-        async with open_api(self._account) as api:
+        async with open_api(self._account, where=f"channels.{self.name}") as api:
             try:
                 who = await api.call("auth.test")
             except RequestFailedError as error:

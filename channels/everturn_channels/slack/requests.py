@@ -30,6 +30,7 @@ from everturn_channels.errors import (
     paused_s,
 )
 from everturn_channels.ingestion.json_fields import Json, text_of
+from everturn_channels.proxies import failure, http_proxy, open_connector
 from everturn_channels.slack.account import SlackAccount
 
 REQUEST_S: Final = 30.0
@@ -141,7 +142,7 @@ class SlackApi:
 
     def __init__(self, session: aiohttp.ClientSession, account: SlackAccount) -> None:
         self._session, self._account = session, account
-        self._base, self._proxy = account.api_base.rstrip("/"), account.proxy or None
+        self._base = account.api_base.rstrip("/")
         self._paused_until: dict[tuple[str, str], float] = {}
         "By method and channel, on the loop's clock: Slack wants to hear nothing of the kind."
         self.scopes: frozenset[str] = frozenset()
@@ -234,7 +235,7 @@ class SlackApi:
     def connect(self, address: str) -> AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
         """Open a socket; it ends by itself where nothing answers from the other side."""
         return self._session.ws_connect(
-            address, heartbeat=_HEARTBEAT_S, proxy=self._proxy, max_msg_size=_FRAME_MAX_BYTES
+            address, heartbeat=_HEARTBEAT_S, max_msg_size=_FRAME_MAX_BYTES
         )
 
     def _wait_s(self, method: str, where: str) -> float:
@@ -286,7 +287,6 @@ class SlackApi:
                     address,
                     data=data,
                     headers=headers,
-                    proxy=self._proxy,
                     allow_redirects=False,  # without its scope a file leads to a page for people
                     trace_request_ctx=attempt,
                 ) as response:
@@ -298,7 +298,7 @@ class SlackApi:
                     return body
         except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:
             # The texts of these may hold addresses; their names say what happened.
-            name = type(error).__name__
+            name = failure(error)
             raise RequestFailedError(words=name, may_have_acted=attempt.is_out) from error
 
 
@@ -323,8 +323,12 @@ def _failure(response: aiohttp.ClientResponse) -> RequestFailedError:
 
 
 @asynccontextmanager
-async def open_api(account: SlackAccount) -> AsyncGenerator[SlackApi]:
-    """Open the connections to Slack; nothing is asked yet."""
+async def open_api(account: SlackAccount, *, where: str) -> AsyncGenerator[SlackApi]:
+    """Open the connections to Slack; nothing is asked yet. `where` names its settings.
+
+    Raises:
+        SetupError: The proxy needs a library that is not here.
+    """
 
     async def left(_session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
         if isinstance(context.trace_request_ctx, _Attempt):
@@ -335,6 +339,8 @@ async def open_api(account: SlackAccount) -> AsyncGenerator[SlackApi]:
     trace.on_connection_create_end.append(left)
     trace.on_connection_reuseconn.append(left)
     async with aiohttp.ClientSession(
+        connector=await open_connector(account.proxy, where=where),
+        proxy=http_proxy(account.proxy),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         trace_configs=[trace],

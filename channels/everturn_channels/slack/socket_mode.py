@@ -19,6 +19,7 @@ from everturn_actors.json_values import is_object
 from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
+from everturn_channels.proxies import failure
 from everturn_channels.slack.receiver import Receiver
 from everturn_channels.slack.requests import RequestFailedError, SlackApi
 
@@ -129,7 +130,7 @@ class SocketMode:
             return error
         if not isinstance(error, OSError | TimeoutError | ValueError | aiohttp.ClientError):
             logger.error("a socket failed", exc_info=error)
-        return ConnectionLostError(f"Slack cannot be reached ({type(error).__name__})")
+        return ConnectionLostError(f"Slack cannot be reached ({failure(error)})")
 
     def _end(self, failure: ChannelError) -> None:
         assert self._tasks is not None

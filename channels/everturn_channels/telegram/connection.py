@@ -46,9 +46,7 @@ from aiohttp import (
     ClientTimeout,
     ConnectionTimeoutError,
     InvalidURL,
-    TCPConnector,
 )
-from yarl import URL
 
 from everturn_actors.ports import Clock
 from everturn_channels.errors import (
@@ -61,6 +59,13 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
     paused_s,
+)
+from everturn_channels.proxies import (
+    ProxyFailedError,
+    failure,
+    http_proxy,
+    is_proxy,
+    open_connector,
 )
 
 logger = logging.getLogger(__name__)
@@ -81,6 +86,7 @@ _NEVER_LEFT: Final = (
     ClientHttpProxyError,
     ConnectionTimeoutError,
     InvalidURL,
+    ProxyFailedError,
 )
 # Answers of a gateway that had no connection to the Bot API: bad gateway, unavailable, and
 # Cloudflare's "web server is down", "connection timed out", "unreachable" and failed handshakes.
@@ -120,15 +126,15 @@ def mask(text: str, token: str = "") -> str:
 
 
 class Connection(AiohttpSession):
-    """How requests of aiogram reach the Bot API, by way of an HTTP proxy where one is given."""
+    """How requests of aiogram reach the Bot API, by way of a proxy where one is given."""
 
-    def __init__(self, api_base: str, proxy: URL | None) -> None:
+    def __init__(self, api_base: str, proxy: str, where: str) -> None:
         super().__init__(
             api=TelegramAPIServer.from_base(api_base),
             json_loads=read_json,
             json_dumps=_dumped,
         )
-        self._http_proxy = proxy  # aiogram's own way needs one more library
+        self._proxy_url, self._where = proxy, where
         self._is_over = False
 
     async def create_session(self) -> ClientSession:
@@ -136,13 +142,16 @@ class Connection(AiohttpSession):
 
         Raises:
             NotSentError: The connection was closed.
+            SetupError: The proxy needs a library that is not here.
         """
         if self._is_over:
             msg = "the bot is not connected"
             raise NotSentError(msg)
         if self._session is None:
-            connector: TCPConnector = self._connector_type(**self._connector_init)
-            self._session = ClientSession(connector=connector, proxy=self._http_proxy)
+            connector = await open_connector(
+                self._proxy_url, where=self._where, **self._connector_init
+            )
+            self._session = ClientSession(connector=connector, proxy=http_proxy(self._proxy_url))
         return self._session
 
     async def close(self) -> None:
@@ -261,7 +270,7 @@ def _why(error: BaseException) -> str:
     if isinstance(error, ClientConnectorError):
         return f"no connection to {error.host}: {error.os_error.strerror or error.os_error}"
     if isinstance(error, TimeoutError | ClientConnectionError):
-        return f"no answer ({type(error).__name__})"
+        return f"no answer ({failure(error)})"
     return type(error).__name__
 
 
@@ -379,12 +388,11 @@ async def open_line(
     Raises:
         SetupError: Token, address or proxy cannot be right.
     """
-    by = URL(proxy) if proxy.startswith(("http://", "https://")) else None
-    if proxy and (by is None or not by.host):  # not shown: it may hold a password
-        msg = f"{where}.proxy is not the address of an HTTP proxy, like http://host:port"
+    if proxy and not is_proxy(proxy):  # not shown: it may hold a password
+        msg = f"{where}.proxy is not the address of a proxy: http://host:port, socks5://host:port"
         raise SetupError(msg)
     # in a thread: the certificates are read from a file
-    connection = await anyio.to_thread.run_sync(Connection, api_base, by)
+    connection = await anyio.to_thread.run_sync(Connection, api_base, proxy, where)
     try:
         bot = Bot(token, session=connection)
     except TokenValidationError:

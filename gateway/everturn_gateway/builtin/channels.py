@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final, Literal
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field
 
 from everturn_actors.model import ConversationKey
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.ingestion.history import BacklogLimits
+from everturn_gateway.builtin.addresses import ProxyUrl, SocketUrl, Url, proxy_password
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import (
@@ -44,26 +45,6 @@ def _token(value: str) -> str:
     return value
 
 
-def _address(value: str, schemes: Sequence[str]) -> str:
-    try:
-        parts = urlsplit(value)
-        is_valid = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid or any(character <= " " for character in value):
-        msg = f"must be an address that starts with {' or '.join(f'{s}://' for s in schemes)}"
-        raise ValueError(msg)
-    return value
-
-
-def _web_address(value: str) -> str:
-    return _address(value, ("https", "http"))
-
-
-def _socket_address(value: str) -> str:
-    return _address(value, ("wss", "ws"))
-
-
 def _some(value: str) -> str:
     if not value.strip():
         msg = "must not be empty"
@@ -72,8 +53,6 @@ def _some(value: str) -> str:
 
 
 Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
-_Url = Annotated[str, AfterValidator(_web_address)]
-_SocketUrl = Annotated[str, AfterValidator(_socket_address)]
 _Some = Annotated[str, AfterValidator(_some)]
 _Remarks = Iterator[tuple[FieldPath, str]]
 
@@ -83,22 +62,16 @@ class BotSettings(PluginChannelSettings):
 
     bot_token: Token = ""
     "The bot's token."
-    api_base: _Url | None = None
+    api_base: Url | None = None
     "Of the platform's API, where it is not its own."
-    proxy: _Url | None = None
+    proxy: ProxyUrl | None = None
     "Through which it is reached."
 
 
 def secrets_of(settings: BotSettings) -> Iterator[str]:
     """Yield what has to be masked wherever it shows."""
     yield from secret_fields(settings)
-    yield from _proxy_password(settings.proxy)
-
-
-def _proxy_password(proxy: str | None) -> Iterator[str]:
-    password = urlsplit(proxy or "").password
-    if password:
-        yield from (password, unquote(password))
+    yield from proxy_password(settings.proxy)
 
 
 def bot_token(settings: BotSettings) -> str:
@@ -118,7 +91,7 @@ def _missing_token(settings: BotSettings, plugin: str) -> _Remarks:
 class WebhookSettings(SettingsModel):
     """Where Telegram delivers, and how it shows that it is Telegram."""
 
-    url: _Url | None = None
+    url: Url | None = None
     "Where Telegram reaches this gateway."
     secret: Token = ""
     "What it shows with each delivery."
@@ -223,7 +196,7 @@ TELEGRAM: Final = ChannelPlugin(
 class DiscordSettings(BotSettings):
     """`channels.discord`."""
 
-    gateway_url: _SocketUrl | None = None
+    gateway_url: SocketUrl | None = None
     "Of Discord's gateway, where it is not its own."
 
 
@@ -269,7 +242,7 @@ DISCORD: Final = ChannelPlugin(
 class MatrixSettings(PluginChannelSettings):
     """`channels.matrix`."""
 
-    homeserver: _Url
+    homeserver: Url
     "Its address: `https://matrix.example.org`."
     user: str = ""
     "The account, `@bot:example.org`; with password."
@@ -279,7 +252,7 @@ class MatrixSettings(PluginChannelSettings):
     "Of a login of the bot's own; instead of user and password."
     encryption: bool = True
     "Whether encrypted rooms are read."
-    proxy: _Url | None = None
+    proxy: ProxyUrl | None = None
     "Through which the homeserver is reached."
 
 
@@ -325,7 +298,7 @@ def _matrix_account(settings: MatrixSettings) -> str:
 
 def _matrix_secrets(settings: MatrixSettings) -> Iterator[str]:
     yield from secret_fields(settings)
-    yield from _proxy_password(settings.proxy)
+    yield from proxy_password(settings.proxy)
 
 
 MATRIX: Final = ChannelPlugin(

@@ -11,8 +11,14 @@ from pydantic import AfterValidator, Field
 
 from everturn_channels.adapter import Adapter
 from everturn_channels.ingestion.history import BacklogLimits
+from everturn_gateway.builtin.addresses import TunnelUrl, proxy_password
 from everturn_gateway.late_loading import late
-from everturn_gateway.plugins import ChannelPlugin, ChannelSetup, PluginChannelSettings
+from everturn_gateway.plugins import (
+    ChannelPlugin,
+    ChannelSetup,
+    PluginChannelSettings,
+    secret_fields,
+)
 from everturn_gateway.yaml_files import FieldPath, SettingsModel
 
 if TYPE_CHECKING:
@@ -82,6 +88,8 @@ class EmailSettings(PluginChannelSettings):
     "Who says in Authentication-Results whether senders are authentic."
     secret_tag: Annotated[str, Field(repr=False), AfterValidator(_tag)] = ""
     "Mail to `bot+TAG@example.org` is believed without."
+    proxy: TunnelUrl | None = None
+    "Through which both servers are reached."
     inbox: str = "INBOX"
     "The folder that is read."
     sent_folder: str = ""
@@ -105,6 +113,7 @@ def _email(setup: ChannelSetup[EmailSettings]) -> Adapter:
             token_command=settings.token_command,
             folder=setup.folder,
             display_name=settings.display_name,
+            proxy=settings.proxy or "",
             inbox=settings.inbox,
             sent_folder=settings.sent_folder,
             files_sent=settings.files_sent,
@@ -155,6 +164,11 @@ def _identity(settings: EmailSettings) -> str:
     return f"{settings.address} {settings.inbox}"
 
 
+def _secrets(settings: EmailSettings) -> Iterator[str]:
+    yield from secret_fields(settings)
+    yield from proxy_password(settings.proxy)
+
+
 EMAIL: Final = ChannelPlugin(
     name="email",
     interface=1,
@@ -165,5 +179,6 @@ EMAIL: Final = ChannelPlugin(
     libraries=("imap_tools", "aiosmtplib", "markdown_it"),
     make=_email,
     faults=_faults,
+    secrets=_secrets,
     identity=_identity,
 )

@@ -1,0 +1,113 @@
+"""Connections of a channel by way of a proxy, where its settings name one.
+
+- `__init__`: which address is one, and what makes the connections
+- `socks`: those by way of a SOCKS proxy; loads `everturn[socks]`
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from typing import Any, Final
+
+import anyio.lowlevel
+from aiohttp import ClientConnectionError, TCPConnector
+from yarl import URL
+
+from everturn_channels.errors import SetupError
+
+HTTP: Final = ("http://", "https://")
+SOCKS: Final = ("socks5://", "socks5h://", "socks4://", "socks4a://")
+INSTALL: Final = "pip install 'everturn[socks]'"
+"What brings the library for them."
+
+
+class ProxyFailedError(ClientConnectionError):
+    """There is no connection by way of a SOCKS proxy; nothing of a request left."""
+
+
+def failure(error: BaseException) -> str:
+    """Return what failed: words of ours, else the error's name, since its text may hold secrets."""
+    return str(error) if isinstance(error, ProxyFailedError) else type(error).__name__
+
+
+def is_proxy(address: str) -> bool:
+    """Return whether an address can be that of a proxy.
+
+    >>> is_proxy("socks5://ann:pass@proxy.lan:1080"), is_proxy("proxy.lan:1080")
+    (True, False)
+    """
+    try:
+        return address.startswith((*HTTP, *SOCKS)) and bool(URL(address).host)
+    except ValueError:
+        return False
+
+
+def is_socks(proxy: str) -> bool:
+    """Return whether an address is that of a SOCKS proxy."""
+    return proxy.startswith(SOCKS)
+
+
+def http_proxy(proxy: str) -> str | None:
+    """Return what aiohttp takes as the `proxy` of a request or a session; None for a SOCKS proxy.
+
+    >>> http_proxy("http://proxy.lan:3128"), http_proxy("socks5://proxy.lan"), http_proxy("")
+    ('http://proxy.lan:3128', None, None)
+    """
+    return None if is_socks(proxy) else proxy or None
+
+
+async def open_connector(
+    proxy: str,
+    *,
+    where: str,
+    **options: Any,  # noqa: ANN401 - aiohttp's
+) -> TCPConnector:
+    """Return what makes the connections of an `aiohttp.ClientSession`, which closes it.
+
+    Names are looked up by a SOCKS proxy, never here.
+
+    Args:
+        proxy: The address; empty = none. An HTTP proxy is named to the session as well, with
+            `http_proxy`.
+        where: Whose settings name it: `channels.telegram`.
+        options: Of aiohttp's connector.
+
+    Raises:
+        SetupError: It needs a library that is not installed.
+    """
+    if not is_socks(proxy):
+        await anyio.lowlevel.checkpoint()
+        return TCPConnector(**options)
+    _need_library(where)
+    from everturn_channels.proxies.socks import SocksConnector  # noqa: PLC0415 - an extra
+
+    return SocksConnector(proxy, **options)
+
+
+async def open_socket(
+    proxy: str, host: str, port: int, *, where: str, deadline_s: float
+) -> socket.socket:
+    """Return a connection to a server that is not spoken HTTP with, not blocking.
+
+    Args:
+        proxy: A SOCKS proxy, or `http://` of one that knows CONNECT.
+        host: The server's name, which the proxy looks up.
+        port: The server's.
+        where: Whose settings name the proxy.
+        deadline_s: How long it may take.
+
+    Raises:
+        ProxyFailedError: There is none.
+        SetupError: It needs a library that is not installed.
+    """
+    _need_library(where)
+    from everturn_channels.proxies import socks  # noqa: PLC0415 - an extra
+
+    return await socks.open_socket(proxy, host, port, deadline_s=deadline_s)
+
+
+def _need_library(where: str) -> None:
+    if importlib.util.find_spec("aiohttp_socks") is None:
+        msg = f"{where}.proxy: such a proxy needs one more library: {INSTALL}"
+        raise SetupError(msg)
