@@ -32,7 +32,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --home-dir /srv/everturn --shell /usr/sbin/nologin everturn \
     && useradd --system --uid 10002 --home-dir /nonexistent --shell /usr/sbin/nologin commands \
-    && install --directory --owner=everturn --group=everturn --mode=700 /srv/everturn
+    && install --directory --owner=everturn --group=everturn --mode=700 /srv/everturn \
+       /srv/everturn/.everturn /srv/everturn/.everturn/files
+# A named volume that is mounted on a folder which is not there belongs to root, and nobody here may write.
 COPY --from=build /opt/everturn /opt/everturn
 # The home is the volume, so that `everturn setup` begins in an empty one.
 ENV PATH=/opt/everturn/bin:$PATH PYTHONDONTWRITEBYTECODE=1 EVERTURN_HOME=/srv/everturn

@@ -15,6 +15,7 @@ import pytest
 from anyio import to_thread
 from support.answers import Answer
 from support.database import Server, needs_database
+from support.matrix_world import open_world
 from support.model_api import Received, open_model_api
 from support.patience import WAIT_S
 from support.plugins import PRELUDE
@@ -23,7 +24,7 @@ from support.talking import OPEN, write_talking
 from everturn_actors.errors import HomeElsewhereError
 from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.service.stateless import History
-from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.app import Gateway, homes, open_gateway
 from everturn_gateway.cli import run
 from everturn_gateway.config.settings import Config, load_config
 
@@ -163,9 +164,9 @@ async def test_a_channel_of_one_process_is_whole_on_one_node(
                 line for each in heard if each.exists() for line in each.read_text().split("\n")
             ]
 
-        for name in "ab":
-            file = tmp_path / name / "agents" / "helper" / "agent.yaml"
-            file.write_text(file.read_text() + "  placement: anywhere\n")
+        for config in configs:
+            file = config.workspace.parent / "agents" / "helper" / "agent.yaml"
+            await to_thread.run_sync(file.write_text, file.read_text() + "  placement: anywhere\n")
         async with (
             open_gateway(configs[0], environ={}) as a,
             open_gateway(configs[1], environ={}) as b,
@@ -179,3 +180,55 @@ async def test_a_channel_of_one_process_is_whole_on_one_node(
             await other.service.submit(IncomingMessage(text="more", key=key))
             await until(lambda: "re: more" in lines(), a, b)
             assert lines().count("began") == 1
+
+
+async def test_a_matrix_bot_stays_at_the_node_that_has_its_keys(
+    store: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One node is the device; when that is gone the bot waits, until an operator moves it."""
+    monkeypatch.setattr(homes, "LOOK_S", 0.1)
+    async with (
+        open_model_api(default=echo) as model,
+        open_world(tmp_path / "people") as matrix,
+    ):
+        account = {
+            "homeserver": matrix.api.url,
+            "access_token": matrix.bot.token,
+            "encryption": False,
+            "streaming": False,
+        }
+        make = partial(
+            make_node, tmp_path, model=model.url, store=store, channels={"matrix": account}
+        )
+        configs = [await to_thread.run_sync(partial(make, name)) for name in "ab"]
+        for config in configs:
+            file = config.workspace.parent / "agents" / "helper" / "agent.yaml"
+            await to_thread.run_sync(file.write_text, file.read_text() + "  placement: anywhere\n")
+        keys = configs[0].workspace / "channels" / "matrix"
+        await to_thread.run_sync(partial(keys.mkdir, parents=True))
+        await to_thread.run_sync((keys / "keys").write_text, "kept")
+
+        async def told(text: str) -> int:
+            return [each["body"] for each in await matrix.said()].count(text)
+
+        async def ask(text: str) -> None:
+            await matrix.ann.write(matrix.room, text)
+            with anyio.fail_after(WAIT_S):
+                while not await told(f"re: {text}"):
+                    await anyio.sleep(0.05)
+
+        async with open_gateway(configs[0], environ={}) as a:
+            await until(lambda: holder(a, "channel:matrix") == "a", a)
+            async with open_gateway(configs[1], environ={}) as b:
+                await until(lambda: holder(b, "channel:matrix") == "a", b)
+                assert [each.state for each in b.channels.statuses()] == ["standing by"]
+                await ask("one")
+                moving = ["seat", "move", "channel:matrix", "b", "--yes"]
+                place = ["--config", str(tmp_path / "a" / "everturn.yaml")]
+                assert await to_thread.run_sync(run, [*moving, *place]) == 0
+                await until(lambda: holder(a, "channel:matrix") == "b", a, b)
+                await ask("two")
+            assert [await told(f"re: {text}") for text in ("one", "two")] == [1, 1]
+            await until(lambda: bool(a.node_differences()), a)
+            assert holder(a, "channel:matrix") == ""
+            assert "channel:matrix" in a.node_differences()[0]

@@ -157,6 +157,7 @@ def test_nodes_of_a_cluster_find_each_other_and_may_finish(tmp_path: Path) -> No
         pods["template"]["spec"]["terminationGracePeriodSeconds"] > settings.server.stop_timeout_s
     )
 
+    image = (ROOT / "Dockerfile").read_text()
     text = (DEPLOY / "compose.nodes.yaml").read_text()
     compose = yaml.safe_load(text)["services"]
     file.write_text(
@@ -168,6 +169,10 @@ def test_nodes_of_a_cluster_find_each_other_and_may_finish(tmp_path: Path) -> No
         assert own.cluster.advertise == f"{node}:7070"
         assert seconds(compose[node]["stop_grace_period"]) > own.server.stop_timeout_s
         assert f"server {node}:{own.server.port} " in (DEPLOY / "nginx.conf").read_text()
+        # What is mounted where the image has no folder belongs to root.
+        mounts = [each.split(":")[:2] for each in compose[node]["volumes"]]
+        for folder in (place for source, place in mounts if "/" not in source):
+            assert f" {folder}\n" in image or f" {folder} " in image
 
 
 def test_the_unit_is_closed_and_leaves_bubblewrap_what_it_needs() -> None:
