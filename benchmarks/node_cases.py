@@ -21,6 +21,7 @@ import sysconfig
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -30,7 +31,8 @@ from msgspec import field
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.answers import Answer  # noqa: E402 - found above
+from node_faults import tell  # noqa: E402 - found above
+from support.answers import Answer  # noqa: E402
 from support.database import Server, free_port, running_server  # noqa: E402
 from support.model_api import Received, open_model_api  # noqa: E402
 from support.node_world import Node, Talk, World, audit, talking  # noqa: E402
@@ -165,6 +167,7 @@ async def kill_home(world: World, *, is_shared: bool) -> None:
 async def talk_while(world: World, happens: Callable[[Talk], Awaitable[None]]) -> None:
     """Let people write while something happens; print what the logs say of it."""
     talk = Talk(world=world, chance=random.Random(7))  # noqa: S311 - the same each time
+    talk.on_unanswered = partial(tell, world, talk)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(talking, talk, tasks, PEOPLE, MESSAGES)
         tasks.start_soon(happens, talk)

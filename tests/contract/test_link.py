@@ -283,15 +283,19 @@ async def test_a_secret_that_differs_is_said_on_both_sides(
     assert SECRET not in caplog.text
 
 
-async def test_a_version_that_is_not_understood_is_said_in_words(way: Way, tmp_path: Path) -> None:
+async def test_a_version_that_is_not_understood_is_said_in_words(
+    way: Way, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Two neighbours work together; others are told what to do."""
     async with world(way, tmp_path, speaks=(SPEAKS[0], SPEAKS[1] + 1)) as it:
         asked = Asked(session_id="s", command=Cancel())
         assert (await it.link.ask(it.node, asked, deadline_s=60)).answer is True
     (tmp_path / "b.sock").unlink(missing_ok=True)
     async with world(way, tmp_path, speaks=(SPEAKS[1] + 1, SPEAKS[1] + 2)) as it:
-        with pytest.raises(LinkRefusedError, match="one release at a time"):
-            await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=60)
+        for _ in range(2):  # the second is told without a stream, and logs nothing
+            with pytest.raises(LinkRefusedError, match="one release at a time"):
+                await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=60)
+    assert caplog.text.count("node 'b' cannot be asked: node 'b' runs an earlier Everturn") == 1
 
 
 async def test_a_node_that_is_gone_or_is_another_fails_what_waits(tmp_path: Path) -> None:
@@ -319,7 +323,7 @@ async def test_a_node_that_says_nothing_any_more_is_gone(tmp_path: Path) -> None
         await silent.aclose()
 
         wire = Wire(await connect(it.address, None), QUICK)
-        await greet(wire, Identity(name="a", secret=SECRET))
+        await greet(wire, Identity(name="a", secret=SECRET), "b")
         with pytest.raises(LinkBrokenError):  # it never pings, and is let go there
             async for _ in wire.bodies():
                 pass
@@ -391,7 +395,7 @@ async def test_what_a_node_says_out_of_place_costs_its_own_stream(tmp_path: Path
     """An ask that is not understood is answered; all else ends the stream, with a word."""
     async with world(SOCKET, tmp_path, beat=QUICK) as it:
         wire = Wire(await connect(it.address, None), QUICK)
-        await greet(wire, Identity(name="a", secret=SECRET))
+        await greet(wire, Identity(name="a", secret=SECRET), "b")
         body = b'{"frame":"ask","number":7,"session_id":"s","command":{"command":"fly"}}'
         await wire.say(Unfollow(number=99))  # nobody follows: no matter
         await wire._stream.send(len(body).to_bytes(4, "big") + body)

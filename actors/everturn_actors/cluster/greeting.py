@@ -56,15 +56,15 @@ class Met(Struct, frozen=True, kw_only=True):
     "Of the protocol that both use."
 
 
-async def greet(wire: Wire, me: Identity) -> Met:
-    """Begin a link as the one who calls.
+async def greet(wire: Wire, me: Identity, called: str) -> Met:
+    """Begin a link as the one who calls a node of the name `called`.
 
     Raises:
         LinkRefusedError: The secret or the version differs; says what to do.
         LinkBrokenError: The other side is gone, or is no node.
     """
     challenge = await _expected(wire, Challenge)
-    version = common_version(me.speaks, challenge.speaks, "that was called")
+    version = common_version(me.speaks, challenge.speaks, called)
     hello = Hello(node=me.name, nonce=secrets.token_hex(_NONCE_BYTES), speaks=me.speaks, proof="")
     await wire.say(replace(hello, proof=_proof(me, _CALLER, challenge, hello)))
     welcome = await _expected(wire, Welcome)

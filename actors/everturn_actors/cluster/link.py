@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -53,6 +53,9 @@ from everturn_actors.ports import Node
 from everturn_actors.protocol.commands import OutsideCommand
 
 logger = logging.getLogger(__name__)
+
+REFUSED_S: Final = 5.0
+"How long a node is left alone that has another secret, or another version."
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -147,6 +150,8 @@ class StreamLink:
         if line is None or line.is_over:
             # Many ask at once when a node comes back; one stream is enough.
             opening = self._opening.setdefault(place, _Opening())
+            if opening.refused and anyio.current_time() < opening.refused_until_s:
+                raise LinkRefusedError(opening.refused)
             failures = opening.failures
             async with opening.lock:
                 line = self._lines.get(place)
@@ -164,6 +169,11 @@ class StreamLink:
         except LinkBrokenError as error:
             opening.failures, opening.why = opening.failures + 1, str(error)
             raise
+        except LinkRefusedError as error:
+            # It would say the same to each who asks, and log it.
+            opening.refused, opening.refused_until_s = str(error), anyio.current_time() + REFUSED_S
+            logger.warning("node %r cannot be asked: %s", node.name, error)
+            raise
 
     async def _open(self, node: Node) -> _Line:
         try:
@@ -174,7 +184,7 @@ class StreamLink:
         wire = Wire(stream, self._beat)
         try:
             with anyio.fail_after(self._beat.silence_s):
-                met = await greet(wire, self._me)
+                met = await greet(wire, self._me, node.name)
             _check_name(met, node)
         except BaseException as error:
             await wire.close()
@@ -207,6 +217,10 @@ class _Opening(Struct, eq=False):
     failures: int = 0
     why: str = ""
     "Of the last failure."
+    refused: str = ""
+    "Why the node does not let this one in, or is not understood; empty = it was not so."
+    refused_until_s: float = 0.0
+    "Until then it is not asked again."
 
 
 class _Call(Struct, eq=False):
