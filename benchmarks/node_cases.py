@@ -4,7 +4,7 @@
 
 home: the node that has an agent's folder is killed; an operator moves the seat. shared: the same
 where all see the folder. clocks: one node an hour ahead, one an hour behind, and both jump while
-people write (needs libfaketime). versions: one node of the sources in TREE beside one of these,
+people write (needs a C compiler). versions: one node of the sources in TREE beside one of these,
 each then replaced by the other while people write.
 """
 
@@ -40,7 +40,7 @@ from support.patience import WAIT_S  # noqa: E402
 from support.process import AGENT, gateway_process  # noqa: E402
 
 EVERTURN = Path(sysconfig.get_path("scripts")) / "everturn"
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+CLOCK = Path(__file__).with_name("node_clock.c")
 FILES = "  tools:\n    - {type: builtin, name: files}\n"
 PEOPLE, MESSAGES, SETTLED_S = 6, 60, 8.0
 
@@ -188,17 +188,13 @@ async def talk_while(world: World, happens: Callable[[Talk], Awaitable[None]]) -
 
 async def skew(world: World) -> None:
     """Let clocks differ by two hours, and jump while turns run."""
-    # Found by HOME: a gateway takes unknown variables out of its environment, see `seal_process`.
-    files = {name: node.folder / ".faketimerc" for name, node in world.nodes.items()}
+    files = {name: node.folder / "clock" for name, node in world.nodes.items()}
+    library = world.nodes["a"].folder / "clock.so"
+    await anyio.run_process(["cc", "-O2", "-shared", "-fPIC", "-o", library, CLOCK, "-ldl"])
     for (name, node), offset in zip(world.nodes.items(), ("+3600", "-3600"), strict=True):
         assert isinstance(node, Cased)
         files[name].write_text(offset)
-        node.environment = {
-            "LD_PRELOAD": str(FAKETIME),
-            "HOME": str(node.folder),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
+        node.environment = {"LD_PRELOAD": str(library), "NODE_CLOCK": str(files[name])}
         await node.start()
     await anyio.sleep(SETTLED_S)
     for name, node in world.nodes.items():
