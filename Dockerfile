@@ -38,7 +38,7 @@ RUN apt-get update \
 COPY --from=build /opt/everturn /opt/everturn
 # The home is the volume, so that `everturn setup` begins in an empty one.
 ENV PATH=/opt/everturn/bin:$PATH PYTHONDONTWRITEBYTECODE=1 EVERTURN_HOME=/srv/everturn
-USER everturn
+USER 10001
 # everturn.yaml, agents/ and .everturn, the workspace, which has to outlive the container.
 WORKDIR /srv/everturn
 VOLUME /srv/everturn

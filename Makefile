@@ -85,9 +85,12 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 	$(BIN)/mypy gateway actors channels examples tests/typing
 
-# The types of the tests, which take as long again as those of the sources; a second opinion on these; and spelling.
+# The types of the tests, which take as long again as those of the sources; a second opinion on these; spelling; and
+# the style of the documentation: words that are unclear or careless, and those that it does without.
 check: lint
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs agents examples gateway actors channels
+	$(BIN)/codespell gateway actors channels
+	$(BIN)/codespell --builtin clear,rare,informal,usage --dictionary docs/site/words.txt,- \
+	  README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs agents examples
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 

@@ -125,7 +125,7 @@ def test_an_error_ends_the_steps() -> None:
         ("call rocket {}", "I have no tool rocket. My tools: read_file, write_file."),
         ("call read_file {path}", "The arguments of read_file are not a JSON object: "),
         (
-            "call read_file " + '{"a":' * 10_000 + "1" + "}" * 10_000,
+            "call read_file " + '{"a":' * 200_000 + "1" + "}" * 200_000,
             "The arguments of read_file are not",
         ),
     ],

@@ -210,7 +210,7 @@ def test_the_image_runs_as_nobody_and_says_how_it_fares() -> None:
     last = text.rsplit("\nFROM ", 1)[1]
 
     assert "--require-hashes" in text
-    assert re.search(r"^USER everturn$", last, re.MULTILINE)
+    assert re.search(r"^USER 10001$", last, re.MULTILINE)
     assert re.search(r"^VOLUME /srv/everturn$", last, re.MULTILINE)
     assert "/livez" in last[last.index("HEALTHCHECK") :]
     assert "pip" not in last

@@ -8,6 +8,7 @@ Findings in state.yaml stand in `property/test_snapshot`, those about Discord's 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -141,7 +142,8 @@ def test_a_folder_that_no_system_can_hold_is_a_fault_of_the_file(tmp_path: Path)
     skills, faults = load_skills(tmp_path / "\0" / "skills")
 
     assert skills == ()
-    assert [fault.message for fault in faults] == ["cannot be read: embedded null byte"]
+    (fault,) = faults
+    assert re.fullmatch("cannot be read: .*embedded null.*", fault.message)
 
 
 async def test_a_session_may_live_for_ever() -> None:

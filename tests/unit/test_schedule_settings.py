@@ -179,7 +179,7 @@ def test_an_instant_is_a_date_and_a_time_in_a_zone(
     [
         ("2026-12-01", "is a date; at which time? write 2026-12-01T08:30"),
         (date(2026, 12, 1), "is a date; at which time?"),
-        ("2026-02-30T08:30", "there is no date 2026-02-30: day is out of range"),
+        ("2026-02-30T08:30", "there is no date 2026-02-30: day "),
         ("2026-12-01T24:00", "there is no such time of day: hour must be in 0..23"),
         ("1969-12-01T08:30", "the year must be from 1970 to 9998, not 1969"),
         ("2026-12-01T08:30+15:00", "+15:00 is no offset from UTC"),

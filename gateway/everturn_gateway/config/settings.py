@@ -445,9 +445,11 @@ def _agents_dir(base: Path, workspace: Path, given: str | None) -> Path:
     if given is not None:
         return base / given
     beside, inside = base / _AGENTS, workspace / _AGENTS
-    try:
-        # Duragent keeps them inside its workspace.
+    try:  # Duragent keeps them inside its workspace.
+        inside.stat()  # since Python 3.14 `is_dir` hides what cannot be looked into
         return inside if inside.is_dir() and not beside.is_dir() else beside
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return beside
     except OSError as error:
         message = f"cannot be looked into: {error.strerror or error}"
         raise ConfigError(faults=[Fault(file=inside, message=message)]) from error
