@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 from support.command import everturn
+from support.disk_model import lay_out, picture_of
+from support.disk_trace import Recorder
 from support.stores import tree_marks
+
+from everturn_gateway.commands.moving_in.sources import read
+from everturn_gateway.commands.moving_in.writing import plan, write
 
 AT_MS = 4_102_444_800_000  # 2100
 SKILL = "---\nname: weather\ndescription: Tells the weather.\n---\nLook it up.\n"
@@ -278,6 +283,65 @@ async def test_agents_of_duragent_move_in_as_they_are(tmp_path: Path) -> None:
     assert "conversations of Duragent stay where they are" in moved.out
     assert (ours / "agents/helper/agent.yaml").read_text() == agent
     assert (ours / "everturn.yaml").read_text().startswith("server: {port: 8099}")
+
+    put(theirs, {".duragent/agents/helper/agent.yaml": "kind: 5\n", "duragent.yaml": "server: 5"})
+    broken = await everturn("import", "duragent", str(theirs), "--to", "late", cwd=tmp_path)
+    assert broken.code == 0, broken.err
+    assert "duragent.yaml:1: server: must be a section" in broken.out
+    assert "agents/helper/agent.yaml:1: kind: must be Agent" in broken.out
+    assert "port" not in (tmp_path / "late" / "everturn.yaml").read_text()
+
+
+@pytest.mark.parametrize("make", [nanobot, hermes])
+def test_cut_off_anywhere_the_same_command_goes_on(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """No half of an agent, and of no file; what was there is not begun again."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    make(theirs)
+    ours.mkdir()
+
+    def move_in(folder: Path) -> None:
+        found = read(make.__name__, theirs)  # type: ignore[arg-type]
+        plan(found, folder)
+        write(found, folder)
+
+    recorder = Recorder(ours)
+    with recorder.installed():
+        move_in(ours)
+    whole = picture_of(ours)
+    for number, (_, replay) in enumerate(recorder.trace.walk()):
+        if number % 5 == 0:
+            cut = tmp_path / str(number)
+            lay_out(cut, replay.disk.after_kill())
+            move_in(cut)
+            left = {
+                name: data for name, data in picture_of(cut).items() if not name.endswith(".new")
+            }
+            assert left == whole, number
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "holds"),
+    [
+        (nanobot, "config.json", {"channels": {"telegram": {"token": [1]}}, "providers": [1]}),
+        (nanobot, "cron/jobs.json", {"jobs": True}),
+        (nanobot, "cron/jobs.json", {"jobs": [{"payload": {"channel": ["x"], "to": 1}}]}),
+        (openclaw, "openclaw.json", {"agents": {"list": 1.5}}),
+        (openclaw, "cron/jobs.json", {"jobs": [{"delivery": {"channel": {}, "to": 1}}]}),
+        (hermes, "cron/jobs.json", {"jobs": [{"origin": {"platform": [], "chat_id": 1}}]}),
+        (picoclaw, "workspace/sessions/telegram_77.json", {"messages": [{"role": ["user"]}]}),
+    ],
+)
+def test_values_of_other_kinds_are_passed_over(
+    tmp_path: Path, source: Callable[[Path], None], file: str, holds: dict[str, object]
+) -> None:
+    """Each of them ended in an error that nobody expected."""
+    source(tmp_path)
+    put(tmp_path, {file: holds})
+
+    assert read(source.__name__, tmp_path).agents  # type: ignore[arg-type]
 
 
 async def test_a_folder_that_is_something_else_or_half_broken_is_told(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from everturn_actors.service.stateless import History
 from everturn_channels.names import clean
 from everturn_gateway.app import open_gateway
 from everturn_gateway.app.gateway import Gateway
+from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.moving_in.found import Found, FoundConversation, Source
 from everturn_gateway.commands.moving_in.sources import read
 from everturn_gateway.commands.moving_in.writing import plan, write
+from everturn_gateway.commands.scaffold import CONFIG_NAME
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
@@ -24,6 +26,7 @@ from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
 from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.private_environ import process_environ
 
@@ -51,9 +54,12 @@ def move_in(source: Source, path: Path, *, to: Path, dry_run: bool, as_json: boo
     steps = plan(found, folder)
     conversations = 0
     if not dry_run:
-        config_options = Options(config=folder / "everturn.yaml", workspace=None, agents_dir=None)
+        config_options = Options(config=folder / CONFIG_NAME, workspace=None, agents_dir=None)
         run_async(lambda: _check(folder))
+        if (folder / CONFIG_NAME).exists():
+            load(config_options)  # its faults are told before anything is written
         write(found, folder)
+        found.left += _faults(found, folder, load(config_options))
         if found.conversations:
             conversations = run_async(lambda: _write_conversations(found, config_options))
     if as_json:
@@ -81,6 +87,15 @@ def move_in(source: Source, path: Path, *, to: Path, dry_run: bool, as_json: boo
             "two programs cannot answer as one bot: stop the old one before `everturn serve`"
         )
     return EXIT_OK
+
+
+def _faults(found: Found, folder: Path, config: Config) -> list[str]:
+    """Return what is wrong with the agents that moved in, as they were there."""
+    if not found.agents:
+        return []
+    _, faults = check_agents(config)
+    places = [folder / "agents" / agent.name for agent in found.agents]
+    return [f"{fault}; mend it" for fault in faults if any(map(fault.file.is_relative_to, places))]
 
 
 async def _check(folder: Path) -> None:

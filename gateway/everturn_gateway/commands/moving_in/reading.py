@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 import orjson
 import yaml
 
-from everturn_actors.json_values import as_list, is_object
+from everturn_actors.json_values import Json, as_list, is_object
 from everturn_gateway.commands.moving_in.found import (
     Found,
     FoundAgent,
@@ -19,7 +19,9 @@ from everturn_gateway.commands.moving_in.found import (
     FoundJob,
     FoundModel,
 )
-from everturn_gateway.errors import GatewayError
+from everturn_gateway.config.settings import load_config
+from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.private_environ import process_environ
 
 FILE_MAX: Final = 4 * 1024 * 1024
 _SKILL_FILES: Final = 500
@@ -82,6 +84,31 @@ def mapping_of(path: Path, found: Found) -> dict[str, Any]:
         found.left.append(f"{path}: it holds no settings")
         return {}
     return cast("dict[str, Any]", data)
+
+
+def config_of(path: Path, found: Found) -> bytes:
+    """Return a configuration that is one of ours as well; empty as for `text_of`.
+
+    So it is where it has a fault, which is told: with it nothing here could be opened.
+    """
+    text = text_of(path, found)
+    if text:
+        try:
+            load_config(path, environ=process_environ())
+        except ConfigError as error:
+            found.left += [f"{fault}; it stays there" for fault in error.faults or (error,)]
+            return b""
+    return text.encode()
+
+
+def jobs_in(path: Path, found: Found) -> list[Json]:
+    """Return the jobs of a file; none where it cannot be read, which is told."""
+    return [each for each in as_list(mapping_of(path, found).get("jobs")) if is_object(each)]
+
+
+def chat_of(channel: object, chat: object) -> tuple[str, str] | None:
+    """Return a chat of a platform that there is here; None where it is none."""
+    return (str(channel), str(chat)) if channel in ("telegram", "discord") and chat else None
 
 
 def at(data: object, *path: str) -> Any:  # noqa: ANN401 - what the file has there
@@ -288,7 +315,7 @@ def said_in(
     said: list[tuple[Literal["user", "assistant"], str]] = []
     for row in rows:
         text = _words(row.get("content"))
-        if text.strip() and row.get("role") in {"user", "assistant"}:
+        if text.strip() and row.get("role") in ("user", "assistant"):
             said.append((row["role"], text))
     return tuple(said)
 

@@ -18,9 +18,12 @@ from everturn_gateway.commands.moving_in.found import Found, FoundAgent, Source
 from everturn_gateway.commands.moving_in.reading import (
     at,
     bytes_of,
+    chat_of,
+    config_of,
     conversation_of,
     entries,
     job_of,
+    jobs_in,
     lines_of,
     mapping_of,
     model_of,
@@ -62,7 +65,7 @@ def _duragent(path: Path) -> Found:
                 agent.files[str(file.relative_to(agent_folder))] = bytes_of(file, found)
         found.agents.append(agent)
     for name in ("duragent.yaml", "duragent.yml"):
-        found.config = found.config or bytes_of(path / name, found)
+        found.config = found.config or config_of(path / name, found)
     if (folder / "sessions").is_dir():
         found.left.append(f"{folder / 'sessions'}: conversations of Duragent stay where they are")
     if (folder / "schedules").is_dir():
@@ -82,16 +85,15 @@ def _claw(path: Path, config: Mapping[str, Any], found: Found, workspace: Path) 
     channels = config.get("channels")
     take_bots(channels if is_object(channels) else {}, agent, found)
     for store in (path / "cron" / "jobs.json", workspace / "cron" / "jobs.json"):
-        for job in mapping_of(store, found).get("jobs", ()) if store.is_file() else ():
-            if is_object(job):
-                _claw_job(job, agent.name, found)
+        for job in jobs_in(store, found):
+            _claw_job(job, agent.name, found)
     return agent
 
 
 def _claw_job(job: Mapping[str, Any], agent: str, found: Found) -> None:
     channel = at(job, "payload", "channel") or at(job, "payload", "originChannel")
     chat = at(job, "payload", "to") or at(job, "payload", "originChatId")
-    to = (str(channel), str(chat)) if channel in {"telegram", "discord"} and chat else None
+    to = chat_of(channel, chat)
     if at(job, "payload", "command"):
         found.left.append(f"the job {job.get('name')}: it ran a command, which jobs here do not")
         return
@@ -162,7 +164,7 @@ def _openclaw(path: Path) -> Found:
     need(path, "OpenClaw", lambda each: (each / "openclaw.json").is_file())
     config = mapping_of(path / "openclaw.json", found)
     listed = at(config, "agents", "list")
-    wanted = [each for each in (listed or ()) if is_object(each)] or [{"id": "main"}]
+    wanted = [each for each in as_list(listed) if is_object(each)] or [{"id": "main"}]
     for section in wanted:
         agent_id = str(section.get("id") or "main")
         agent = FoundAgent(name="assistant" if agent_id == "main" else name_of(agent_id))
@@ -189,14 +191,12 @@ def _openclaw(path: Path) -> Found:
     for name, value in as_object(at(config, "env")).items():
         if name.endswith("_API_KEY"):
             take_key(name.removesuffix("_API_KEY").lower(), value, found)
-    for job in mapping_of(path / "cron" / "jobs.json", found).get("jobs", ()):
-        if is_object(job):
-            to = at(job, "delivery", "channel"), at(job, "delivery", "to")
-            is_chat = to[0] in {"telegram", "discord"} and to[1]
-            said = at(job, "payload", "message") or at(job, "payload", "text") or ""
-            agent_id = str(job.get("agentId") or "main")
-            name = "assistant" if agent_id == "main" else name_of(agent_id)
-            job_of(job, name, found, task=str(said), to=(to[0], str(to[1])) if is_chat else None)
+    for job in jobs_in(path / "cron" / "jobs.json", found):
+        to = chat_of(at(job, "delivery", "channel"), at(job, "delivery", "to"))
+        said = at(job, "payload", "message") or at(job, "payload", "text") or ""
+        agent_id = str(job.get("agentId") or "main")
+        name = "assistant" if agent_id == "main" else name_of(agent_id)
+        job_of(job, name, found, task=str(said), to=to)
     if (path / "credentials").is_dir():
         found.left.append(
             f"{path / 'credentials'}: logins stay there; `everturn setup` asks for keys"
@@ -228,12 +228,9 @@ def _hermes(path: Path) -> Found:
     provider = str(at(model, "provider") or "")
     agent.model = model_of(name, provider, str(at(model, "base_url") or ""), found)
     _hermes_env(path / ".env", agent, found)
-    for job in mapping_of(path / "cron" / "jobs.json", found).get("jobs", ()):
-        if is_object(job):
-            origin = at(job, "origin", "platform"), at(job, "origin", "chat_id")
-            is_chat = origin[0] in {"telegram", "discord"} and origin[1]
-            to = (str(origin[0]), str(origin[1])) if is_chat else None
-            job_of(job, agent.name, found, task=str(job.get("prompt") or ""), to=to)
+    for job in jobs_in(path / "cron" / "jobs.json", found):
+        to = chat_of(at(job, "origin", "platform"), at(job, "origin", "chat_id"))
+        job_of(job, agent.name, found, task=str(job.get("prompt") or ""), to=to)
     _hermes_conversations(path / "state.db", agent.name, found)
     return found
 
@@ -263,7 +260,7 @@ def _hermes_conversations(path: Path, agent: str, found: Found) -> None:
                 messages = said_in({"role": role, "content": text} for role, text in rows)
                 key = f"{source}:{chat}" if chat else str(session_id)
                 found.conversations.append(conversation_of(key, agent, messages))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         found.left.append(f"{path}: it cannot be read: {error}")
 
 

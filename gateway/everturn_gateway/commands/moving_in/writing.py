@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,9 @@ from everturn_gateway.yaml_files.editing import EditError, with_section
 _TOOLS: Final = ("files", "bash", "web", "schedule")
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
+_DRAFT: Final = (
+    "moving-in"  # of an agent's folder, in the workspace: it is renamed where it is whole
+)
 
 
 def plan(found: Found, folder: Path) -> list[tuple[str, Path]]:
@@ -74,14 +79,14 @@ def plan(found: Found, folder: Path) -> list[tuple[str, Path]]:
 
 
 def write(found: Found, folder: Path) -> None:
-    """Write all but conversations.
+    """Write all but conversations. Cut off at any point, the same call goes on.
 
     Raises:
         GatewayError: Something cannot be written; what was written before stays.
     """
     _write(folder / ".gitignore", b".everturn/\n.env\n", otherwise=True)
     for agent in found.agents:
-        _write_agent(agent, folder / "agents" / agent.name)
+        _write_agent(agent, folder / "agents" / agent.name, folder / ".everturn" / _DRAFT)
     for job in found.jobs:
         _write_job(job, folder / ".everturn" / "schedules" / f"{job.job_id}.yaml")
     file = folder / CONFIG_NAME
@@ -102,13 +107,17 @@ def write(found: Found, folder: Path) -> None:
         write_key(folder / ENV_NAME, name, key)
 
 
-def _write_agent(agent: FoundAgent, folder: Path) -> None:
-    """Write an agent's folder; its agent.yaml last, so that half of one is none."""
-    files = dict(agent.files)
-    definition = files.pop("agent.yaml", b"") or _definition(agent)
+def _write_agent(agent: FoundAgent, folder: Path, draft: Path) -> None:
+    """Write an agent's folder, whole or not at all."""
+    with explaining_faults(folder):
+        if draft.exists():
+            shutil.rmtree(draft)
+        folder.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    files = {"agent.yaml": _definition(agent), **agent.files}
     for name, data in files.items():
-        _write(folder / name, data)
-    _write(folder / "agent.yaml", definition)
+        _write(draft / name, data)
+    with explaining_faults(folder):
+        draft.rename(folder)
 
 
 def _definition(agent: FoundAgent) -> bytes:
@@ -138,18 +147,25 @@ def _write_job(job: FoundJob, path: Path) -> None:
 
 
 def _write(path: Path, data: bytes, *, otherwise: bool = False) -> None:
-    """Write a new file that belongs to its owner alone; `otherwise`: one that is there stays.
+    """Write a new file that belongs to its owner alone, whole or not at all.
+
+    `otherwise`: one that is there stays.
 
     Raises:
         GatewayError: It cannot be written.
     """
     try:
         path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-        if otherwise and path.exists():
-            return
+        if os.path.lexists(path):
+            if otherwise:
+                return
+            raise FileExistsError(errno.EEXIST, "it is there already")
+        draft = path.with_name(f".{path.name}.new")
+        draft.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(path, flags, _FILE_MODE), "wb") as file:
+        with os.fdopen(os.open(draft, flags, _FILE_MODE), "wb") as file:
             file.write(data)
+        draft.rename(path)
     except OSError as error:
         msg = f"{path} cannot be written: {error.strerror or error}"
         raise GatewayError(msg) from error
