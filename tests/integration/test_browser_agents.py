@@ -39,6 +39,12 @@ def open_editing(gateway: HttpGateway) -> None:
     gateway.config = replace(gateway.config, console=ConsoleConfig(edit_agents=True))
 
 
+NEWCOMER = (
+    "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: newcomer}\n"
+    "spec: {model: {provider: builtin, name: echo}}\n"
+)
+
+
 async def write(path: Path, text: str) -> None:
     """Write a file of an agent beside the gateway, as an editor does."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +61,10 @@ async def until_text(page: Page, text: str) -> None:
 async def test_what_needs_an_administrator_asks_for_the_token_and_is_done(
     tmp_path: Path, browser: Browser
 ) -> None:
-    """A wrong token is told; the role stands on the page, and ends by itself."""
+    """A wrong token is told; the role stands on the page, and ends by itself.
+
+    Whoever logged in is where the address led, and an agent that somebody adds is there at once.
+    """
 
     class Times:
         now_s = 0.0
@@ -69,8 +78,10 @@ async def test_what_needs_an_administrator_asks_for_the_token_and_is_done(
         await page.get_by_label("Token").fill(API)
         await page.keyboard.press("Enter")
         await page.locator(".state.live").wait_for()
-        await page.goto(console(gateway, "#/agents"))
         await page.locator(".thing", has_text="test").wait_for()
+        await write(tmp_path / "agents" / "newcomer" / "agent.yaml", NEWCOMER)
+        await gateway.library.reload()
+        await page.locator(".thing", has_text="newcomer").wait_for()
         await page.get_by_role("button", name="Reload", exact=True).click()
         dialog = page.get_by_role("dialog", name="Admin token needed")
         await dialog.wait_for()

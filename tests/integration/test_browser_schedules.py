@@ -67,7 +67,7 @@ async def test_a_job_is_made_run_paused_and_called_off(tmp_path: Path, browser: 
 async def test_what_is_wrong_with_a_job_stands_at_its_field(
     tmp_path: Path, browser: Browser
 ) -> None:
-    """Before it is sent and after; what was typed stays."""
+    """Before it is sent and after; what was typed stays, also where the page is loaded anew."""
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/schedules"))
         await page.get_by_role("button", name="New job").click()
@@ -77,6 +77,8 @@ async def test_what_is_wrong_with_a_job_stands_at_its_field(
         await page.locator("#fault-when").wait_for()
         invalid = await when.get_attribute("aria-invalid")
         await when.fill("30 8 * * *")
+        await page.locator(".make .times").wait_for()
+        await page.reload()
         await page.locator(".make .times").wait_for()
         await page.get_by_label("Told in the channel").fill("nowhere")
         await page.get_by_label("Chat", exact=True).fill("7")

@@ -99,6 +99,15 @@ class ReloadView(Protocol):
 class Library(Protocol):
     """The agents that are loaded."""
 
+    @property
+    def version(self) -> int:
+        """How many reloads changed something."""
+        ...
+
+    async def wait_beyond(self, version: int) -> None:
+        """Wait until `version` has passed."""
+        ...
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all agents, sorted."""
         ...

@@ -1,4 +1,4 @@
-"""What stands beside sessions in the one stream: approvals, channels and jobs, as they are now.
+"""What stands beside sessions in the one stream: approvals, channels, jobs and agents, as they are.
 
 Each is sent when it differs from what this reader was sent; nothing is kept for a slow one.
 """
@@ -12,7 +12,13 @@ import anyio
 
 from everturn_actors.errors import CoreError
 from everturn_gateway.http.access.visibility import sees_state
-from everturn_gateway.http.ports import HasChannels, HasConfig, HasSchedules, HasSessions
+from everturn_gateway.http.ports import (
+    HasAgents,
+    HasChannels,
+    HasConfig,
+    HasSchedules,
+    HasSessions,
+)
 from everturn_gateway.http.schemas.channels import ChannelBody
 from everturn_gateway.http.schemas.sessions import WaitingApproval, approval_bodies
 from everturn_gateway.principals import Principal
@@ -24,13 +30,14 @@ JOBS_MOST: Final = 100  # in a frame; who has missed more fetches the list again
 CHANNELS_S: Final = 1.0  # between two looks at the status of channels
 JOBS_S: Final = 0.25  # and at what changed of jobs
 APPROVALS_S: Final = 0.25
+AGENTS_S: Final = 0.25
 FAULT_S: Final = 5.0  # before what could not be read is read again
 
 Frame: TypeAlias = tuple[str, dict[str, object]]
 Put: TypeAlias = Callable[[Frame], Awaitable[None]]
 
 
-class StatesHost(HasChannels, HasConfig, HasSchedules, HasSessions, Protocol):
+class StatesHost(HasAgents, HasChannels, HasConfig, HasSchedules, HasSessions, Protocol):
     """The parts of the gateway that are used here."""
 
 
@@ -70,6 +77,7 @@ class OtherStates:
     def tasks(self) -> Iterator[Callable[[], Coroutine[object, object, None]]]:
         """Yield what is to run as long as somebody reads."""
         yield self._send_approvals
+        yield self._send_agents
         if self._viewer.may("operate"):  # jobs and channels are the operator's
             yield self._send_jobs
             if self._viewer.agents is None:
@@ -95,6 +103,16 @@ class OtherStates:
                 version = changes.version
                 is_touched = any(e.approvals or e.session_id in asking for e in changed)
                 await anyio.sleep(APPROVALS_S)
+
+    async def _send_agents(self) -> None:
+        library = self._gateway.library
+        version = library.version
+        while True:
+            await library.wait_beyond(version)
+            version = library.version
+            # Not which: a list says what this reader may see of it.
+            await self._put(("agents", {"version": version}))
+            await anyio.sleep(AGENTS_S)  # an editor saves several files behind one another
 
     async def _send_channels(self) -> None:
         shown: tuple[object, ...] | None = None

@@ -27,7 +27,14 @@ from everturn_gateway.http import sse
 from everturn_gateway.http.access.visibility import sees_state
 from everturn_gateway.http.live.rows import EncodedRows
 from everturn_gateway.http.live.states import Frame, OtherStates
-from everturn_gateway.http.ports import HasChannels, HasConfig, HasRuns, HasSchedules, HasSessions
+from everturn_gateway.http.ports import (
+    HasAgents,
+    HasChannels,
+    HasConfig,
+    HasRuns,
+    HasSchedules,
+    HasSessions,
+)
 from everturn_gateway.http.problems import core_problem
 from everturn_gateway.http.sse import EventStream, WriteNow
 from everturn_gateway.http.waiting import OpenWaits
@@ -42,7 +49,7 @@ _WATCH: Final = re.compile(r"([A-Za-z0-9-]{1,64}):([0-9]{1,15})")
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.(.*)")
 
 
-class LiveHost(HasChannels, HasConfig, HasRuns, HasSchedules, HasSessions, Protocol):
+class LiveHost(HasAgents, HasChannels, HasConfig, HasRuns, HasSchedules, HasSessions, Protocol):
     """The parts of the gateway that are used here."""
 
 

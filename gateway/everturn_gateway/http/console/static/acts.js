@@ -1,15 +1,16 @@
 // What a person does with a session as a whole.
 
 import { call, post } from "./api.js";
-import { failed, loadDocument, needsLogin, say, state } from "./state.js";
+import { failed, fault, loadDocument, needsLogin, say, state } from "./state.js";
 
 export async function act(session, action, done) {
+  session.errors.delete("act");
   try {
     await post(`sessions/${session.id}/${action}`);
     say(done);
     loadDocument(session);
   } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
+    fault(session, "act", error);
     say("");
   }
 }
@@ -34,7 +35,7 @@ export async function remove(session) {
     await call("DELETE", `api/v1/sessions/${session.id}`);
     location.hash = "#/";
   } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
+    fault(session, "act", error);
     say("");
   }
 }

@@ -1,13 +1,15 @@
 // One agent, its faults and its files, for whoever looks at them or edits them.
 
-import { address, call, get, post } from "./api.js";
+import { call, get, post } from "./api.js";
+import { keep, kept } from "./drafts.js";
 import { t } from "./parts/texts.js";
 import { may } from "./role.js";
-import { failed, needsLogin, onRefresh, refreshAgents, say, state } from "./state.js";
+import { failed, needsLogin, onFrame, onRefresh, refreshAgents, say, state } from "./state.js";
 
 export const agents = {
   faults: null, // of all, for administrators; null = not known
   name: "",
+  opened: [], // what the address names below the agents
   part: "", // memory or skills, where one of them is read
   known: null, // what stands there
   detail: null,
@@ -40,9 +42,9 @@ export async function loadFaults() {
 
 let opening = 0; // what was asked for before something else was opened, is let go
 
-export async function openAgents(name) {
+export async function openAgents(name, part, ...path) {
   const mine = ++opening;
-  const [, , part, ...path] = location.hash.replace(/^#\/?/u, "").split("/").filter(Boolean).map(decodeURIComponent);
+  agents.opened = [name, part, ...path];
   if (name !== agents.name) Object.assign(agents, { name, known: null, detail: null, error: null, validated: null, files: null, filesError: null });
   if (!name) {
     agents.file = null;
@@ -80,12 +82,14 @@ export async function openAgents(name) {
   say("");
 }
 
+export const reopen = () => openAgents(...agents.opened);
+
 export async function reload() {
   agents.isBusy = true;
   say("");
   try {
     const { added, changed, removed, faults } = await post("admin/reload");
-    agents.faults = faults;
+    Object.assign(agents, { faults, validated: null });
     refreshAgents();
     const many = added.length + changed.length + removed.length;
     say(many ? t("Agents added: {added}, changed: {changed}, removed: {removed}.", { added: added.length, changed: changed.length, removed: removed.length }) : t("Nothing has changed."));
@@ -126,7 +130,7 @@ async function openFiles(name, path, isStill) {
 }
 
 async function openFile(name, path, isStill) {
-  const kept = readDraft(name, path);
+  const typed = kept("file", name, path);
   let found = { path, version: "", text: "" };
   try {
     found = await get(fileOf(name, path));
@@ -138,8 +142,9 @@ async function openFile(name, path, isStill) {
   agents.file = {
     ...found,
     isNew: !found.version,
-    version: kept ? kept.version : found.version,
-    draft: kept ? kept.text : found.text,
+    name,
+    version: typed && typed.text !== found.text ? typed.version : found.version,
+    draft: typed ? typed.text : found.text,
     theirs: null,
     error: "",
     faults: null,
@@ -151,25 +156,24 @@ export const isChanged = (file) => file.draft !== file.text;
 
 export function type(text) {
   agents.file.draft = text;
-  keepDraft();
+  keepDraft(agents.file);
   say("");
 }
 
 export async function check() {
   await withFile(async (file) => {
-    file.faults = (await post(`${pathOf(agents.name)}/validate`, { files: { [file.path]: file.draft } })).faults;
+    file.faults = (await post(`${pathOf(file.name)}/validate`, { files: { [file.path]: file.draft } })).faults;
   });
 }
 
 export async function save() {
-  const { name } = agents;
   await withFile(async (file) => {
-    const sent = file.draft;
+    const { name, draft: sent } = file;
     const headers = file.version ? { "If-Match": `"${file.version}"` } : { "If-None-Match": "*" };
     try {
       const { version, faults } = await call("PUT", `api/v1/${fileOf(name, file.path)}`, { text: sent }, headers);
       Object.assign(file, { text: sent, version, faults, theirs: null, isNew: false });
-      keepDraft();
+      keepDraft(file);
       say(faults.length ? t("Saved. The agent goes on as it was before until its faults are mended.") : t("Saved."));
       loadFaults();
     } catch (error) {
@@ -183,7 +187,7 @@ export function takeTheirs() {
   const { file } = agents;
   const { version, text } = file.theirs;
   Object.assign(file, { version, text, draft: text, theirs: null, faults: null });
-  keepDraft();
+  keepDraft(file);
   say("");
 }
 
@@ -209,24 +213,14 @@ async function withFile(work) {
 }
 
 // Kept in the browser until it is saved: a reload, a logout or a lost gateway costs nothing.
-const draftKey = (name, path) => `everturn file ${address("")} ${name} ${path}`;
+const keepDraft = (file) =>
+  keep(isChanged(file) ? { version: file.version, text: file.draft } : null, "file", file.name, file.path);
 
-function keepDraft() {
-  const { name, file } = agents;
-  try {
-    if (isChanged(file)) localStorage.setItem(draftKey(name, file.path), JSON.stringify({ version: file.version, text: file.draft }));
-    else localStorage.removeItem(draftKey(name, file.path));
-  } catch {
-    // a browser that keeps nothing
-  }
+// Agents were read anew, or the gateway is back.
+async function refresh() {
+  await loadFaults();
+  if (state.route.view === "agents") reopen();
 }
 
-function readDraft(name, path) {
-  try {
-    return JSON.parse(localStorage.getItem(draftKey(name, path)));
-  } catch {
-    return null;
-  }
-}
-
-onRefresh(() => loadFaults());
+onRefresh(refresh);
+onFrame("agents", refresh);

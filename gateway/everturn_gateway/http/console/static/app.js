@@ -2,13 +2,14 @@
 
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
 import { login, logout } from "./api.js";
+import { useList } from "./list.js";
 import { afterRole, roleDialog, roleLine } from "./parts/role.js";
 import { ifLoaded, lazy, load, maybe, once } from "./parts/lazy.js";
 import { plain } from "./parts/text.js";
 import { choose, language, LANGUAGES, onFormatters, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
 import { may, role } from "./role.js";
-import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
+import { closeSession, failed, onChange, openSession, say, start, state } from "./state.js";
 import { sessionsView } from "./views/sessions.js";
 
 const place = document.getElementById("app");
@@ -93,7 +94,7 @@ function shell() {
       <div class="foot">
         ${connection()}
         ${state.isOutdated ? html`<button class="outdated" @click=${() => location.reload()}>${t("Reload: new version")}</button>` : nothing}
-        ${state.hello ? html`<span class="faint version">${t("version {version}", { version: state.hello.version })}</span>` : nothing}
+        ${state.hello ? html`<span class="faint version">${t("version {version}", { version: state.hello.version })}${state.hello.node ? html`<span class="dot">·</span>${plain(state.hello.node)}` : nothing}</span>` : nothing}
         ${roleLine()}
         ${role.me?.is_login ? html`<button class="plain leave" @click=${leave}>${t("Log out")}</button>` : nothing}
         ${languages()}
@@ -105,7 +106,8 @@ function shell() {
   `;
 }
 
-const isOpen = ({ need, isThere = () => true }) => isThere() && !(need && role.me && !may(need));
+const isAllowed = ({ need }) => !(need && role.me && !may(need));
+const isOpen = (each) => (each.isThere?.() ?? true) && isAllowed(each);
 
 function placeLink({ name, label, icon: path, badge }) {
   const { view } = state.route;
@@ -133,8 +135,12 @@ function connection() {
 function viewOf(view) {
   if (view in PAST) return PAST[view]();
   if (view === "session" && state.session) return sessionView();
-  return (placeOf(view) ?? PLACES[0]).view();
+  const found = placeOf(view) ?? PLACES[0];
+  return isAllowed(found) ? found.view() : notAllowed(found);
 }
+
+const notAllowed = ({ label }) => html`<header class="top"><h1>${label}</h1></header>
+  <div class="empty"><h2>${t("No access")}</h2><p>${t("This is for those who operate the gateway.")}</p></div>`;
 
 function skip(event) {
   event.preventDefault();
@@ -144,7 +150,6 @@ function skip(event) {
 async function signIn(token) {
   try {
     await login(token);
-    location.replace(location.href.split("#")[0]);
     location.reload();
   } catch (error) {
     state.connection = "login";
@@ -156,8 +161,8 @@ async function signIn(token) {
 async function leave() {
   try {
     await logout();
-  } catch {
-    // without a login there is none to end
+  } catch (error) {
+    if (error.status !== 401) return say(failed(error)); // else there is none to end
   }
   location.hash = "#/";
   location.reload();
@@ -172,6 +177,8 @@ function decoded(part = "") {
   }
 }
 
+const ID = /^[A-Za-z0-9-]{1,64}$/u; // of a session
+
 function route() {
   const parts = location.hash.replace(/^#\/?/u, "").split("/").filter(Boolean);
   if (parts[0] === "login" && parts[1]) {
@@ -180,20 +187,22 @@ function route() {
     signIn(parts[1]);
     return;
   }
-  const id = parts[0] === "s" && parts[1] ? decoded(parts[1]) : "";
-  if (id && ["request", "then"].includes(parts[2])) {
+  const session = parts[0] === "s" && ID.test(parts[1]) ? parts[1] : "";
+  if (session && ["request", "then"].includes(parts[2])) {
     closeSession();
-    state.route = { view: parts[2], id };
-    openPast(id, Number(parts[3]) || 0, { than: Number(parts[5]) || 0, isTravel: parts[2] === "then" });
-  } else if (id) {
-    state.route = { view: "session", id };
-    openSession(id, parts[2] === "at" ? Number(parts[3]) || 0 : 0);
+    state.route = { view: parts[2], id: session };
+    openPast(session, Number(parts[3]) || 0, { than: Number(parts[5]) || 0, isTravel: parts[2] === "then" });
+  } else if (session) {
+    state.route = { view: "session", id: session };
+    openSession(session, parts[2] === "at" ? Number(parts[3]) || 0 : 0);
   } else {
     closeSession();
     const found = placeOf(parts[0]) ?? PLACES[0];
-    state.route = { view: found.name, id: decoded(parts[1]) };
-    found.open?.(state.route.id);
+    const [id, ...more] = parts.slice(1).map(decoded);
+    state.route = { view: found.name, id: id ?? "" };
+    found.open?.(state.route.id, ...more);
   }
+  useList(false); // whoever left it by a key has the pointer elsewhere
   isMoved = true;
   plan();
   document.getElementById("main")?.focus({ preventScroll: true });
@@ -210,7 +219,7 @@ addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (target instanceof HTMLElement && target.matches("input, textarea, select")) return;
+  if (target instanceof HTMLElement && target.matches("input, textarea, select, dialog[open] *")) return;
   const keys = `${awaited}${event.key}`;
   awaited = "";
   if (keys === "g") awaited = "g";

@@ -1,6 +1,7 @@
 // What waits for a person, as it comes in the stream, and the answers.
 
 import { get, post } from "./api.js";
+import { keep, kept } from "./drafts.js";
 import { t } from "./parts/texts.js";
 import { failed, loadDocument, needsLogin, onFrame, onRefresh, say, state } from "./state.js";
 
@@ -26,6 +27,7 @@ function show(items) {
   approvals.items = items.map((each) => Object.assign(before.get(nameOf(each)) ?? {}, each));
   approvals.isLoading = false;
   approvals.error = "";
+  if (typed.size) keepTyped(items);
 }
 
 // A question that a session shows, as the list of all has it: what is under way with it stays.
@@ -35,10 +37,21 @@ export function itemOf(session, approval) {
 }
 
 // What somebody has begun to answer, by call: it outlives whatever comes meanwhile.
-const typed = new Map();
+const typed = new Map(Object.entries(kept("answers") ?? {}));
 const nameOfCall = ({ session_id: id, call_id: callId }) => `${id} ${callId}`;
 export const typedFor = (item) => typed.get(nameOfCall(item)) ?? "";
-export const type = (item, text) => typed.set(nameOfCall(item), text);
+
+export function type(item, text) {
+  typed.set(nameOfCall(item), text);
+  keepTyped();
+}
+
+// Of what is not asked any more nobody wants what was typed.
+function keepTyped(items = null) {
+  const asked = items && new Set(items.map(nameOfCall));
+  for (const [name, text] of typed) if (!text || (asked && !asked.has(name))) typed.delete(name);
+  keep(typed.size ? Object.fromEntries(typed) : null, "answers");
+}
 
 // `answer` is what the agent wants to know, where it asks for more than a permission.
 export async function decide(item, decision, answer = "") {
@@ -49,7 +62,7 @@ export async function decide(item, decision, answer = "") {
   try {
     const more = decision === "answer" ? { answer } : {};
     await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown, ...more });
-    typed.delete(nameOfCall(item));
+    type(item, "");
     const answered = { ...item, decision, at: new Date().toISOString() };
     state.approvals.answered = [answered, ...state.approvals.answered].slice(0, 20);
     say(decision === "answer" ? t("Answered.") : decision === "deny" ? t("Denied.") : t("Allowed."));

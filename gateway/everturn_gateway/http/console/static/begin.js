@@ -7,6 +7,7 @@ const FIRST = [
   "acts.js",
   "api.js",
   "drafts.js",
+  "list.js",
   "role.js",
   "state.js",
   "parts/labels.js",

@@ -6,7 +6,7 @@ import { may, role } from "./role.js";
 import { failed, needsLogin, onFrame, onRefresh, say } from "./state.js";
 
 export const channels = { rows: [], isLoading: true, error: "", checks: new Map() };
-export const pairing = { waiting: [], approved: [], version: -1, busy: "", error: "" };
+export const pairing = { waiting: [], approved: [], version: -1, busy: "", error: "", actError: "" };
 
 const isValid = (each) => new Date(each.expires_at) > Date.now();
 export const askingPeople = () => pairing.waiting.filter(isValid);
@@ -33,15 +33,18 @@ async function loadPairing() {
   const mine = ++asked;
   try {
     const { waiting, approved } = await get("pairing");
-    if (mine === asked) Object.assign(pairing, { waiting, approved });
+    if (mine === asked) Object.assign(pairing, { waiting, approved, error: "" });
   } catch (error) {
-    if (!needsLogin(error)) pairing.error = failed(error);
+    if (!needsLogin(error) && mine === asked) pairing.error = failed(error);
   }
   say("");
 }
 
 // Approvals of the command line come in no frame.
-export const openChannels = () => load();
+export function openChannels() {
+  pairing.actError = "";
+  load();
+}
 
 export async function check(name) {
   channels.checks.set(name, { isBusy: true });
@@ -56,13 +59,13 @@ export async function check(name) {
 
 async function act(what, work, done) {
   pairing.busy = what;
-  pairing.error = "";
+  pairing.actError = "";
   say("");
   try {
     await work();
     say(done);
   } catch (error) {
-    if (!needsLogin(error)) pairing.error = failed(error);
+    if (!needsLogin(error)) pairing.actError = failed(error);
   }
   pairing.busy = "";
   await loadPairing();
@@ -80,8 +83,7 @@ export const takeBack = ({ channel, sender }) =>
 onRefresh(load);
 onFrame("channels", ({ channels: rows, pairing: version }) => {
   told += 1;
-  channels.rows = rows;
-  channels.isLoading = false;
+  Object.assign(channels, { rows, isLoading: false, error: "" });
   if (version !== pairing.version) loadPairing();
   pairing.version = version;
 });

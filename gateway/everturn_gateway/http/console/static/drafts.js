@@ -1,8 +1,11 @@
-// What was written or added in a session and is not sent yet: texts outlive the page, files a look elsewhere.
+// What was written or added and is not sent yet: texts outlive the page, files a look elsewhere.
 
 import { address } from "./api.js";
 
 const added = new Map(); // files by session
+
+// A reload would lose them, and the browser asks first.
+addEventListener("beforeunload", (event) => added.size && event.preventDefault());
 
 export const keptFiles = (id) => added.get(id) ?? [];
 
@@ -13,22 +16,25 @@ export function setFiles(session, files) {
   else added.delete(session.id);
 }
 
-const draftKey = (id) => `everturn draft ${address("")} ${id}`;
+// By the kind of what is written, and the names of what it belongs to; null is forgotten.
+const keyOf = (kind, names) => [`everturn ${kind}`, address(""), ...names].join(" ");
 
-export function keepDraft(session) {
+export function keep(value, kind, ...names) {
   try {
-    const { draft, key } = session;
-    if (draft) localStorage.setItem(draftKey(session.id), JSON.stringify({ text: draft, key }));
-    else localStorage.removeItem(draftKey(session.id));
+    if (value === null) localStorage.removeItem(keyOf(kind, names));
+    else localStorage.setItem(keyOf(kind, names), JSON.stringify(value));
   } catch {
     // a browser that keeps nothing
   }
 }
 
-export function readDraft(id) {
+export function kept(kind, ...names) {
   try {
-    return JSON.parse(localStorage.getItem(draftKey(id)) ?? "{}");
+    return JSON.parse(localStorage.getItem(keyOf(kind, names)));
   } catch {
-    return {};
+    return null;
   }
 }
+
+export const keepDraft = ({ id, draft, key }) => keep(draft ? { text: draft, key } : null, "draft", id);
+export const readDraft = (id) => kept("draft", id) ?? {};

@@ -1,6 +1,6 @@
 // The one stream of a browser: runs in the shared worker, or in the page where there is none.
 
-const FRAMES = ["hello", "rows", "event", "token", "ended", "approvals", "channels", "schedules"];
+const FRAMES = ["hello", "rows", "event", "token", "ended", "approvals", "channels", "schedules", "agents"];
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 1500; // somebody may watch a restart
 const WATCHED_MOST = 8;
@@ -12,9 +12,11 @@ export function makeLive(post) {
   let place = ""; // run of the gateway and version of rows
   let waitMs = FIRST_WAIT_MS;
   let timer = 0;
+  let opened = 0; // counts what was opened and closed: who waited meanwhile is not wanted any more
   let hello = null;
 
   function close() {
+    opened += 1;
     clearTimeout(timer);
     if (source) source.close();
     source = null;
@@ -55,15 +57,17 @@ export function makeLive(post) {
 
   async function again() {
     close();
+    const mine = opened;
     try {
       const answer = await fetch(new URL("../api/v1/sessions?limit=1", here));
+      if (mine !== opened) return;
       if (answer.status === 401) {
         post({ type: "login" });
         return;
       }
       if (answer.ok) waitMs = FIRST_WAIT_MS;
     } catch {
-      // it is away
+      if (mine !== opened) return; // else it is away
     }
     timer = setTimeout(open, waitMs);
     waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS);

@@ -2,7 +2,7 @@
 // looked at. Each is made again by the gateway; nothing of it is kept beyond the page.
 
 import { get } from "./api.js";
-import { failed, needsLogin, say, state } from "./state.js";
+import { failed, needsLogin, onRefresh, say, state } from "./state.js";
 
 const PAGE_REQUESTS = 500;
 const PAGES_MOST = 40;
@@ -32,12 +32,14 @@ function fresh(id) {
 export const nameOf = (row) => row.replied_seq || row.started_seq;
 export const indexOf = () => past.rows.findIndex((row) => row.started_seq === past.seq);
 
+let opened = []; // what was opened last
 let opening = 0; // whoever opened another one since, is not taken back to what was asked for before
 let listing = 0; // the newest list is the one that is read on
 
 // Opens the request at an event, or next after it; 0 = the newest one.
 export async function openPast(id, seq, { than = 0, isTravel = false } = {}) {
   opening += 1;
+  opened = [id, seq, { than, isTravel }];
   if (past.id !== id) {
     Object.assign(past, fresh(id));
     listing += 1;
@@ -118,6 +120,8 @@ export function showRequest(isShown) {
   if (isShown && !past.request) loadRequest();
 }
 
+onRefresh(() => past.error && ["request", "then"].includes(state.route.view) && openPast(...opened));
+
 let loading = 0;
 
 async function load() {
@@ -162,6 +166,7 @@ async function loadRequest() {
     if (past.id !== id || name !== nameOf(past.rows[indexOf()])) return;
     past.request = found;
   } catch (error) {
+    if (past.id !== id || name !== nameOf(past.rows[indexOf()])) return;
     if (!needsLogin(error)) past.error = failed(error);
   }
   say("");

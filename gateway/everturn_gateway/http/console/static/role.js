@@ -11,12 +11,15 @@ export const role = {
   isBusy: false,
   error: "",
 };
+const AGAIN_MS = 5000;
 let ending = 0;
 
+// Tells whether there was an answer; without one, what was known before stays.
 export async function loadRole() {
   try {
     role.me = await call("GET", "console/login");
-  } catch {
+  } catch (error) {
+    if (error.status !== 401) return false;
     role.me = null; // without a login nobody asks
   }
   const { raised_seconds: left } = role.me ?? { raised_seconds: 0 };
@@ -24,10 +27,11 @@ export async function loadRole() {
   clearTimeout(ending);
   if (left) ending = setTimeout(fallBack, left * 1000 + 500);
   say("");
+  return Boolean(role.me);
 }
 
 async function fallBack() {
-  await loadRole();
+  if (!(await loadRole())) ending = setTimeout(fallBack, AGAIN_MS);
   if (role.me && !role.raisedUntil) say(t("The 15 minutes as administrator are over."));
 }
 

@@ -1,6 +1,7 @@
 // The scheduled jobs, as they come in the stream, what is done with them, and the form of a new one.
 
 import { call, get, post, Problem } from "./api.js";
+import { keep, kept } from "./drafts.js";
 import { t } from "./parts/texts.js";
 import { may, role } from "./role.js";
 import { failed, needsLogin, onFrame, onRefresh, say } from "./state.js";
@@ -20,9 +21,11 @@ export const jobs = {
   coming: null, // its next times
   busy: "", // the id of the job with which something is done
   actError: "",
+  comingError: "",
 };
 
-export const form = { isShown: false, fields: {}, errors: {}, error: "", preview: null, isBusy: false };
+const written = kept("job"); // before the page was loaded
+export const form = { isShown: Boolean(written), fields: written ?? {}, errors: {}, error: "", preview: null, isBusy: false };
 
 export const stuckJobs = () => [...jobs.rows.values()].filter((each) => each.state === "waiting").length;
 
@@ -58,19 +61,24 @@ export function openSchedules(id) {
   jobs.opened = id;
   jobs.coming = null;
   jobs.actError = "";
+  jobs.comingError = "";
   if (id) loadComing();
+  if (form.isShown && !form.preview) preview(); // written before the page was loaded
 }
+
+let looking = 0; // the answer to the newest look at the next times is shown
 
 async function loadComing() {
   const id = jobs.opened;
+  const mine = ++looking;
   try {
     const found = jobs.rows.get(id) ?? (await get(`schedules/${encodeURIComponent(id)}`));
     const coming = await get(`schedules/${encodeURIComponent(id)}/next?count=${COMING}`);
-    if (jobs.opened !== id) return;
+    if (mine !== looking) return;
     if (!jobs.rows.has(id) && !told.has(id)) jobs.rows.set(id, found); // else it is newer, or gone
-    jobs.coming = coming;
+    Object.assign(jobs, { coming, comingError: "" });
   } catch (error) {
-    if (!needsLogin(error) && jobs.opened === id) jobs.actError = failed(error);
+    if (!needsLogin(error) && mine === looking) jobs.comingError = failed(error);
   }
   say("");
 }
@@ -102,6 +110,7 @@ export function showForm(isShown) {
   form.fields.timezone ??= Intl.DateTimeFormat().resolvedOptions().timeZone;
   form.fields.kind ??= "task";
   form.fields.how ??= "cron";
+  if (!isShown) keep(null, "job"); // as long as the page lives, it still has it
   say("");
 }
 
@@ -110,6 +119,7 @@ let asked = 0;
 
 export function setField(name, value) {
   form.fields[name] = value;
+  keep(form.fields, "job");
   delete form.errors[name];
   if (["how", "when", "timezone"].includes(name)) {
     clearTimeout(previewing);
@@ -150,6 +160,7 @@ export async function makeJob(agents) {
   try {
     const made = await post("schedules", body);
     Object.assign(form, { isShown: false, fields: {}, errors: {}, error: "", preview: null });
+    keep(null, "job");
     say(t("The job was made."));
     location.hash = `#/schedules/${encodeURIComponent(made.id)}`;
   } catch (error) {

@@ -2,12 +2,14 @@
 
 import { get, Problem } from "./api.js";
 import { keptFiles, readDraft } from "./drafts.js";
+import { changeRows, loadList } from "./list.js";
+import { plain } from "./parts/text.js";
 import { t } from "./parts/texts.js";
 import { loadRole } from "./role.js";
 
 const NOTE_MS = 6000;
 const AGAIN_MS = 1500;
-const PAGE_ROWS = 50;
+const BEHIND_MS = 1000; // so long may an event be on its way when its row has come
 const PAGE_EVENTS = 200;
 const EVENTS_MOST = 600; // in the page at once; older ones are fetched when they are asked for
 
@@ -18,6 +20,8 @@ export const state = {
   restartedAt: "",
   route: { view: "sessions" },
   agents: [],
+  agentsError: "",
+  areAgentsKnown: false,
   list: {
     filter: { wants: "", agent: "", channel: "", archived: "", q: "" },
     rows: new Map(),
@@ -34,6 +38,7 @@ export const state = {
   loginError: "",
 };
 
+let isBehind = false; // something was asked for while the gateway was away
 let draw = () => {};
 let stream = null;
 
@@ -58,7 +63,11 @@ async function follow() {
   }
 }
 
-export const failed = (error) => (error instanceof Problem ? error.message : String(error));
+// What went wrong, in words; others may have chosen some of them.
+export function failed(error) {
+  isBehind ||= error.status === 0;
+  return plain(error instanceof Problem ? error.message : String(error));
+}
 
 export function needsLogin(error) {
   if (!(error instanceof Problem) || error.status !== 401 || error.needsAdmin) return false;
@@ -110,15 +119,13 @@ function receive({ type, data }) {
   } else if (type === "login") state.connection = "login";
   else if (type === "hello") greeted(data);
   else if (type === "rows") changed(data);
-  else if (type === "event") {
-    happened(data);
-    frames.get(type)?.(data);
-  }
+  else if (type === "event") happened(data);
   else if (type === "token") grew(data);
   else if (type === "ended" && state.session?.id === data.session_id) {
-    if (data.problem) state.session.error = data.problem.detail ?? data.problem.title;
+    if (data.problem) state.session.errors.set("stream", plain(data.problem.detail ?? data.problem.title));
   } else if (frames.has(type)) frames.get(type)(data);
   else if (TAKEN_LATER.has(type)) early.push({ type, data });
+  if (type === "agents") refreshAgents();
   draw();
 }
 
@@ -127,13 +134,14 @@ function greeted(hello) {
   state.hello = hello;
   state.connection = "live";
   if (before && before.boot !== hello.boot) {
-    state.restartedAt = hello.starts[0]?.at ?? hello.started_at;
+    // One address may lead to several nodes: this one was there before.
+    state.restartedAt = before.node === hello.node ? (hello.starts[0]?.at ?? hello.started_at) : "";
     // The model is asked again: the old half of a reply goes.
     if (state.session) state.session.live = null;
     state.isOutdated ||= before.version !== hello.version;
   }
-  if (!hello.fresh) return;
-  if (before) refreshAll();
+  if (!hello.fresh && !isBehind) return;
+  if (before || isBehind) refreshAll();
   else {
     // What changed between the answers that the page began with and this frame, no other one tells.
     loadList();
@@ -142,74 +150,45 @@ function greeted(hello) {
 }
 
 function changed({ sessions, fresh }) {
-  if (state.list.isLoading) told.push(...sessions);
-  putRows(sessions);
-  if (fresh) loadList();
+  changeRows(sessions, fresh);
+  const row = sessions.find(({ id }) => id === state.session?.id);
+  if (row?.gone) loadDocument(state.session); // which says so
+  else if (row) setTimeout(() => hasHappened(row), BEHIND_MS);
 }
 
-function putRows(sessions) {
-  const { list } = state;
-  for (const row of sessions) {
-    const before = list.rows.get(row.id);
-    if (row.gone) {
-      list.rows.delete(row.id);
-      list.order = list.order.filter((id) => id !== row.id);
-      continue;
-    }
-    if (!admits(row)) {
-      if (before) list.rows.set(row.id, row);
-      if (before && before.archived !== row.archived) list.order = list.order.filter((id) => id !== row.id);
-      continue;
-    }
-    // A row of the list may know the title that the stream could not tell.
-    list.rows.set(row.id, { ...row, title: row.title || before?.title || "" });
-    place(list, row, before);
-  }
+// Of a session that has come so far. A browser follows no more than eight of them, and an answer may
+// have been lost: then what is missing is fetched.
+function hasHappened({ id, last_event: last }) {
+  const { session } = state;
+  if (session?.id !== id || session.isLoading || !session.isAtEnd) return;
+  session.told = Math.max(session.told, last);
+  catchUp(session);
 }
 
-// What is pinned stands first, and otherwise what happened last; to sort a session moves it no further.
-function place(list, row, before) {
-  const isSame = before && before.pinned === row.pinned && before.updated_at === row.updated_at;
-  if (isSame && list.order.includes(row.id)) return;
-  const others = list.order.filter((id) => id !== row.id);
-  const comesFirst = (other) => (row.pinned === other.pinned ? row.updated_at >= other.updated_at : row.pinned);
-  let at = others.findIndex((id) => comesFirst(list.rows.get(id)));
-  if (at < 0 && list.next) return; // its page is not shown yet
-  if (at < 0) at = others.length;
-  if (list.order[at] === row.id) return;
-  if (list.isInUse && before?.pinned === row.pinned) list.newer.add(row.id);
-  else list.order = [...others.slice(0, at), row.id, ...others.slice(at)];
-}
-
-function admits(row) {
-  const { wants, agent, channel, archived, q } = state.list.filter;
-  if (row.archived !== Boolean(archived) && !["approval", "running"].includes(wants)) return false;
-  if (agent && row.agent !== agent) return false;
-  if (channel && row.channel !== channel) return false;
-  if (wants === "approval" && !row.approvals) return false;
-  if (wants === "running" && !row.running) return false;
-  if (wants === "failed" && !row.failed) return false;
-  const text = q.toLowerCase();
-  return !q || [row.id, row.chat, row.title, row.preview].some((e) => e.toLowerCase().includes(text));
-}
-
-function happened({ session_id: id, seq, type, event }) {
+function happened({ session_id: id, seq, event }) {
   const { session } = state;
   if (session?.id !== id || seq <= session.last) return;
-  if (seq > session.last + 1 && session.isAtEnd) {
-    catchUp(session);
-    return;
+  session.told = Math.max(session.told, seq);
+  if (seq > session.last + 1 && session.isAtEnd) catchUp(session);
+  else take(session, [event]);
+}
+
+// Events that stand behind those that are known.
+function take(session, events) {
+  if (!events.length) return;
+  session.last = events.at(-1).seq;
+  if (session.isAtEnd) put(session, events);
+  const types = events.map(({ type }) => type);
+  const hasOne = (wanted) => types.some((type) => wanted.includes(type));
+  for (const type of types) {
+    if (ENDS_REPLY.includes(type)) session.live = null;
+    if (type === "step_started") session.waits = true;
+    if (type === "model_replied" || type === "turn_finished") session.waits = false;
+    frames.get("event")?.({ session_id: session.id, type });
   }
-  session.last = seq;
-  if (session.isAtEnd) put(session, [event]);
-  if (["model_replied", "reply_broken", "model_call_failed", "turn_finished"].includes(type)) {
-    session.live = null;
-  }
-  if (type === "step_started") session.waits = true;
-  if (type === "model_replied" || type === "turn_finished") session.waits = false;
-  if (ABOUT_STATE.has(type)) loadDocument(session);
-  if (type === "turn_finished" || type === "summarised") loadContext(session);
-  if (type === "turn_finished") {
+  if (hasOne(ABOUT_STATE)) loadDocument(session);
+  if (hasOne(["turn_finished", "summarised"])) loadContext(session);
+  if (hasOne(["turn_finished"])) {
     const last = session.events.findLast((each) => each.type === "model_replied");
     session.said = last?.text ? t("Reply: {text}", { text: last.text }) : t("The turn ended.");
   }
@@ -229,7 +208,8 @@ function put(session, events) {
   }
 }
 
-const ABOUT_STATE = new Set([
+const ENDS_REPLY = ["model_replied", "reply_broken", "model_call_failed", "turn_finished"];
+const ABOUT_STATE = [
   "approval_asked",
   "approval_decided",
   "turn_started",
@@ -238,7 +218,7 @@ const ABOUT_STATE = new Set([
   "session_ended",
   "received",
   "discarded",
-]);
+];
 
 function grew({ session_id: id, turn_id: turn, step, offset, text }) {
   const { session } = state;
@@ -254,77 +234,46 @@ function grew({ session_id: id, turn_id: turn, step, offset, text }) {
 // --- lists ---
 
 function refreshLists() {
-  loadRole().then(() => {
-    isKnown = true;
-    refreshers.forEach((work) => work());
-  });
+  learnRole();
   loadList();
   refreshAgents();
 }
 
-export function refreshAll() {
-  refreshLists();
-  // Who reads further up is left there.
-  if (state.session?.isAtEnd) openSession(state.session.id);
+let learning = 0;
+
+// What shows to whom comes behind it, so it is asked for until there is an answer.
+async function learnRole() {
+  clearTimeout(learning);
+  const isThere = await loadRole();
+  clearTimeout(learning);
+  if (isThere) {
+    isKnown = true;
+    refreshers.forEach((work) => work());
+  } else if (state.connection !== "login") {
+    learning = setTimeout(learnRole, AGAIN_MS);
+  }
 }
+
+export function refreshAll() {
+  const { session } = state;
+  isBehind = false;
+  refreshLists();
+  // Who reads further up is left there; where nothing is shown yet, the address says what is to be.
+  if (session?.isAtEnd) openSession(session.id, session.events.length ? 0 : session.at);
+  else if (session) loadDocument(session);
+}
+
+let askingAgents = 0;
 
 export async function refreshAgents() {
+  const mine = ++askingAgents;
   try {
-    state.agents = (await get("agents")).agents ?? [];
+    const { agents } = await get("agents");
+    if (mine === askingAgents) Object.assign(state, { agents, agentsError: "", areAgentsKnown: true });
   } catch (error) {
-    needsLogin(error);
+    if (!needsLogin(error) && mine === askingAgents) state.agentsError = failed(error);
   }
   draw();
-}
-
-let listing = 0;
-let told = []; // rows that the stream told of since the list was asked for: newer than its answer
-
-export async function loadList({ more = false } = {}) {
-  const { list } = state;
-  const mine = ++listing;
-  told = [];
-  list.isLoading = true;
-  draw();
-  const query = new URLSearchParams({ order: "activity", limit: PAGE_ROWS });
-  for (const [name, value] of Object.entries(list.filter)) if (value) query.set(name, value);
-  if (more && list.next) query.set("after", list.next);
-  try {
-    const page = await get(`sessions?${query}`);
-    if (mine !== listing) return;
-    if (!more) {
-      list.rows = new Map();
-      list.order = [];
-      list.newer = new Set();
-    }
-    for (const row of page.sessions) {
-      if (!list.rows.has(row.id)) list.order.push(row.id);
-      list.rows.set(row.id, row);
-    }
-    list.next = page.next;
-    list.error = "";
-    putRows(told);
-  } catch (error) {
-    if (mine !== listing) return;
-    if (!needsLogin(error)) list.error = failed(error);
-  }
-  list.isLoading = false;
-  draw();
-}
-
-export function showNewer() {
-  const { list } = state;
-  const newer = [...list.newer].reverse().filter((id) => list.rows.has(id));
-  const order = [...newer, ...list.order.filter((id) => !list.newer.has(id))];
-  const isPinned = (id) => list.rows.get(id).pinned;
-  list.order = [...order.filter(isPinned), ...order.filter((id) => !isPinned(id))];
-  list.newer = new Set();
-  draw();
-}
-
-export function useList(isInUse) {
-  state.list.isInUse = isInUse;
-  if (!isInUse && state.list.newer.size) showNewer();
 }
 
 // --- one session ---
@@ -336,6 +285,7 @@ export async function openSession(id, at = 0) {
   const isSame = state.session?.id === id;
   const session = isSame ? state.session : newSession(id);
   const mine = ++opening;
+  session.at = at;
   state.session = session;
   if (!isSame) stream?.watch("", 0);
   draw();
@@ -348,11 +298,12 @@ export async function openSession(id, at = 0) {
     session.events = page.events;
     session.first = page.first;
     session.last = page.last_event;
+    session.told = page.last_event;
     session.isAtEnd = page.last >= page.last_event;
     session.follows = !at;
     session.target = at;
     session.isLoading = false;
-    session.error = "";
+    session.errors.clear();
     stream?.watch(id, session.last);
     draw();
     await others;
@@ -361,9 +312,14 @@ export async function openSession(id, at = 0) {
   } catch (error) {
     if (mine !== opening) return;
     session.isLoading = false;
-    if (!needsLogin(error)) session.error = failed(error);
+    fault(session, "log", error);
   }
   draw();
+}
+
+// Says what could not be done with a session; `errors.delete` takes it back when it can.
+export function fault(session, what, error) {
+  if (!needsLogin(error)) session.errors.set(what, failed(error));
 }
 
 export function closeSession() {
@@ -377,8 +333,10 @@ function newSession(id) {
   return {
     id,
     events: [],
+    at: 0, // the event that it was opened at; 0 = the newest
     first: 1,
     last: 0,
+    told: 0, // the newest event that is known of, which may be on its way
     live: null,
     isAtEnd: true, // whether the newest event is among those that are shown
     target: 0, // the event that an address names
@@ -388,7 +346,7 @@ function newSession(id) {
     isLoading: true,
     isRaw: false,
     follows: true,
-    error: "",
+    errors: new Map(), // what cannot be done just now -> why
     said: "",
     draft: draft.text ?? "",
     key: draft.key ?? "",
@@ -403,16 +361,15 @@ async function catchUp(session) {
   if (session.isCatchingUp) return;
   session.isCatchingUp = true;
   try {
-    let page;
-    do {
-      page = await get(`sessions/${session.id}/log?after=${session.last}&limit=500`);
+    while (session.isAtEnd && session.last < session.told) {
+      const page = await get(`sessions/${session.id}/log?after=${session.last}&limit=500`);
       if (state.session !== session) return;
-      put(session, page.events.filter((each) => each.seq > session.last));
-      session.last = Math.max(session.last, page.last);
-    } while (page.events.length && session.last < page.last_event);
-    loadDocument(session);
+      session.told = page.events.length ? Math.max(session.told, page.last_event) : session.last;
+      take(session, page.events.filter((each) => each.seq > session.last));
+      session.errors.delete("log");
+    }
   } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
+    fault(session, "log", error);
   } finally {
     session.isCatchingUp = false;
   }
@@ -427,8 +384,9 @@ export async function loadOlder(session) {
   try {
     const page = await get(`sessions/${session.id}/log?before=${first}&limit=${PAGE_EVENTS}`);
     if (session.first === first) showOlder(session, page); // else others are shown by now
+    session.errors.delete("log");
   } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
+    fault(session, "log", error);
   }
   session.isLoadingOlder = false;
   draw();
@@ -450,8 +408,9 @@ export async function loadNewer(session) {
     const after = session.events.at(-1)?.seq ?? 0;
     const page = await get(`sessions/${session.id}/log?after=${after}&limit=${PAGE_EVENTS}`);
     if ((session.events.at(-1)?.seq ?? 0) === after) showNext(session, page); // else others are shown by now
+    session.errors.delete("log");
   } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
+    fault(session, "log", error);
   }
   session.isLoadingNewer = false;
   draw();
@@ -474,9 +433,11 @@ export async function loadDocument(session) {
   const isMine = isNewest(session, "document");
   try {
     const found = await get(`sessions/${session.id}`);
-    if (isMine()) session.document = found;
+    if (!isMine()) return;
+    session.document = found;
+    session.errors.delete("document");
   } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
+    if (isMine()) fault(session, "document", error);
   }
   draw();
 }

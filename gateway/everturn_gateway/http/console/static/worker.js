@@ -42,8 +42,6 @@ self.onconnect = ({ ports: [port] }) => {
     } else if (data.type === "watch") {
       tab.watch = data.id ? { id: data.id, after: data.after } : null;
       live.watch(wanted(), data.id);
-    } else if (data.type === "open") {
-      live.open();
     }
   };
 };

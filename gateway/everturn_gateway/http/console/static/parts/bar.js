@@ -1,6 +1,7 @@
 // The window of the model, region by region.
 
 import { html, nothing, svg } from "../vendor/lit-html/lit-html.js";
+import { plain } from "./text.js";
 import { number, rich, t } from "./texts.js";
 
 const REGIONS = [
@@ -38,9 +39,9 @@ export function contextBar(context) {
     <dl>
       <div><dt>${t("Messages shown")}</dt><dd>${number(context.shown_messages)}</dd></div>
       <div><dt>${t("Hidden")}</dt><dd>${number(context.hidden_messages)}</dd></div>
-      <div><dt>${t("Model")}</dt><dd class="long">${context.model}</dd></div>
-      <div><dt>${t("Policy")}</dt><dd>${context.policy}</dd></div>
+      <div><dt>${t("Model")}</dt><dd class="long">${plain(context.model)}</dd></div>
+      <div><dt>${t("Policy")}</dt><dd>${plain(context.policy)}</dd></div>
     </dl>
-    ${context.next.length ? html`<details><summary>${t("What happens next")}</summary><ul>${context.next.map((line) => html`<li>${line}</li>`)}</ul></details>` : nothing}
+    ${context.next.length ? html`<details><summary>${t("What happens next")}</summary><ul>${context.next.map((line) => html`<li>${plain(line)}</li>`)}</ul></details>` : nothing}
   `;
 }

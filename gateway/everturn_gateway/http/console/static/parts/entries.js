@@ -13,7 +13,8 @@ const ENDED = {
 };
 
 // `restarts`: starts of the gateway, the last one first; those since `shownSince` are always shown.
-export function entriesOf(events, { restarts = [], shownSince = "" } = {}) {
+// Where there are several, `node` is the one whose starts they are.
+export function entriesOf(events, { restarts = [], shownSince = "", node = "" } = {}) {
   const entries = [];
   const deliveries = deliveriesOf(events);
   const turns = turnsOf(events);
@@ -103,11 +104,11 @@ export function entriesOf(events, { restarts = [], shownSince = "" } = {}) {
     const over = type === "turn_finished" && turns.get(event.turn);
     if (over && over.segments.length) add({ kind: "turn", seq, at, turn: over });
   }
-  return withRestarts(entries, events, restarts, shownSince);
+  return withRestarts(entries, events, { restarts, shownSince, node });
 }
 
 // Puts the starts of the gateway between what was before and after them: those that cut a turn.
-function withRestarts(entries, events, restarts, shownSince) {
+function withRestarts(entries, events, { restarts, shownSince, node }) {
   if (!events.length) return entries;
   const first = new Date(events[0].at);
   const found = entries.slice();
@@ -116,7 +117,9 @@ function withRestarts(entries, events, restarts, shownSince) {
     if (then < first || after === "first") continue;
     const turn = turnAt(events, then);
     if (!turn && !(shownSince && at >= shownSince)) continue;
-    const how = after === "killed" ? t("the gateway was restarted (killed)") : t("the gateway was restarted");
+    const where = node ? `${node}: ` : "";
+    const what = after === "killed" ? t("the gateway was restarted (killed)") : t("the gateway was restarted");
+    const how = `${where}${what}`;
     const text = turn ? t("{how}; turn {turn} goes on by itself", { how, turn }) : how;
     const place = found.findIndex((each) => new Date(each.at) > then);
     found.splice(place < 0 ? found.length : place, 0, { kind: "edge", tone: "restart", seq: `restart ${at}`, at, text });

@@ -22,11 +22,11 @@ let known = { events: null, length: 0, restarts: null, isFormatted: false, entri
 
 // Entries are made anew when an event came, and not for each piece of a reply; also when there are
 // formatters, as their texts have numbers.
-function entries(events, restarts, shownSince) {
+function entries(events, restarts, shownSince, node) {
   const isFormatted = canFormat();
   const isKnown = known.events === events && known.length === events.length && known.restarts === restarts && known.shownSince === shownSince && known.isFormatted === isFormatted;
   if (!isKnown) {
-    const made = entriesOf(events, { restarts, shownSince });
+    const made = entriesOf(events, { restarts, shownSince, node });
     known = { events, length: events.length, restarts, shownSince, isFormatted, entries: made };
   }
   return known.entries;
@@ -34,11 +34,11 @@ function entries(events, restarts, shownSince) {
 
 // With `until`, what came after that event is dimmed; `dispositions` says what a request had of messages;
 // of more than `most` entries the last ones are shown.
-export function transcript(session, { restarts = [], shownSince = "", until = Infinity, dispositions = null, most = Infinity } = {}) {
+export function transcript(session, { restarts = [], shownSince = "", node = "", until = Infinity, dispositions = null, most = Infinity } = {}) {
   const asked = new Map((session.document?.approvals ?? []).map((each) => [each.call_id, each]));
   const about = { session, asked, until, dispositions };
   return html`
-    ${repeat(entries(session.events, restarts, shownSince).slice(-most), (each) => `${each.kind}${each.seq}`, (each) => entryOf(about, each))}
+    ${repeat(entries(session.events, restarts, shownSince, node).slice(-most), (each) => `${each.kind}${each.seq}`, (each) => entryOf(about, each))}
     ${session.live
       ? html`<article class="entry reply live"><header><span class="who">${t("writing")}</span></header><div class="text">${linked(session.live.text)}<i class="caret"></i></div></article>`
       : session.waits && session.document?.open_turn
@@ -71,7 +71,7 @@ function entryOf(about, entry) {
       return html`<article class="entry user ${entry.isAmbient ? "ambient" : ""} ${more}" data-seq=${entry.seq}>
         <header>${entry.sender ? html`<span class="who">${plain(entry.sender)}</span>` : nothing}${entry.isAmbient ? html`<span class="mark">${t("not addressed")}</span>` : nothing}${entry.isUntrusted ? html`<span class="mark">${t("from outside")}</span>` : nothing}${entry.isEdited ? html`<span class="mark">${t("edited")}</span>` : nothing}${pinned(session, entry.seq)}${dispositionOf(about, entry.seq)} ${when(entry.at)}${entry.text ? pinButton(session, entry.seq) ?? nothing : nothing}</header>
         <div class="text">${words(entry)}</div>
-        ${entry.files.map((file) => html`<p class="file"><a href=${`../api/v1/sessions/${session.id}/media/${encodeURIComponent(file.name)}`} download=${file.file_name || file.name}>${plain(file.file_name || file.name)}</a> <span class="faint">${file.media_type}</span></p>`)}
+        ${entry.files.map((file) => html`<p class="file"><a href=${`../api/v1/sessions/${session.id}/media/${encodeURIComponent(file.name)}`} download=${file.file_name || file.name}>${plain(file.file_name || file.name)}</a> <span class="faint">${plain(file.media_type)}</span></p>`)}
         ${entry.discarded ? html`<p class="faint">${plain(entry.discarded)}</p>` : nothing}
       </article>`;
     case "reply":

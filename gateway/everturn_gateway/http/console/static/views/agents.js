@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { live } from "../vendor/lit-html/directives/live.js";
 import { begin } from "../acts.js";
-import { agents, check, faultsOf, folderOf, isChanged, loadFaults, openAgents, reload, replaceTheirs, save, takeTheirs, type, validate } from "../agents.js";
+import { agents, check, faultsOf, folderOf, isChanged, loadFaults, reload, reopen, replaceTheirs, save, takeTheirs, type, validate } from "../agents.js";
 import { roleNotice } from "../parts/role.js";
 import { folded, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
@@ -28,7 +28,8 @@ function listView() {
       <button ?disabled=${agents.isBusy} @click=${reload}>${t("Reload")}</button></header>
     ${agents.faults?.length ? faultList(agents.faults) : nothing}
     <ul class="things" aria-label=${t("Agents")}>${repeat(state.agents, (each) => each.name, agentRow)}</ul>
-    ${state.agents.length ? nothing : html`<div class="empty"><h2>${t("No agent yet")}</h2><p>${t("An agent is a folder with an agent.yaml. Make one:")}</p><pre class="mono">everturn agent create my-agent</pre></div>`}
+    ${state.agentsError ? html`<p class="error" role="alert">${state.agentsError}</p>` : nothing}
+    ${state.agents.length || !state.areAgentsKnown ? nothing : html`<div class="empty"><h2>${t("No agent yet")}</h2><p>${t("An agent is a folder with an agent.yaml. Make one:")}</p><pre class="mono">everturn agent create my-agent</pre></div>`}
   `;
 }
 
@@ -96,7 +97,6 @@ function about(detail) {
 
 function filesView() {
   const { name, files, filesError, file } = agents;
-  const again = () => openAgents(name);
   return html`
     <header class="top">${back(href(name, file ? "/files" : ""), t("Back to the agent"))}
       <div class="heading"><h1>${file ? plain(file.path) : t("Files of {agent}", { agent: plain(name) })}</h1>${file ? html`<p class="about">${plain(name)}</p>` : nothing}</div>
@@ -105,7 +105,7 @@ function filesView() {
         <button ?disabled=${file.isSaving} @click=${check}>${t("Validate")}</button>
         <button class="main" ?disabled=${file.isSaving || !isChanged(file)} @click=${save}>${t("Save")}</button>
       </div>` : nothing}</header>
-    ${filesError ? (filesError.needsAdmin ? roleNotice(filesError, again) : html`<p class="error" role="alert">${plain(filesError.message)}</p>`) : nothing}
+    ${filesError ? (filesError.needsAdmin ? roleNotice(filesError, reopen) : html`<p class="error" role="alert">${plain(filesError.message)}</p>`) : nothing}
     ${file ? editor(file) : files && !filesError ? fileList(name, files) : nothing}
   `;
 }

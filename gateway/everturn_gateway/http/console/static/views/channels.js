@@ -15,7 +15,7 @@ export function channelsView() {
   return html`
     <header class="top"><h1>${t("Channels")}</h1></header>
     ${error ? html`<p class="error" role="alert">${plain(error)}</p>` : nothing}
-    ${pairing.error ? html`<p class="error" role="alert">${plain(pairing.error)}</p>` : nothing}
+    ${[pairing.error, pairing.actError].filter(Boolean).map((each) => html`<p class="error" role="alert">${each}</p>`)}
     ${waiting.length
       ? html`<h2>${t("Who asks to be let in")}</h2>
           <p class="about">${t("Names are what people call themselves, and anybody can choose any: let in whoever tells you this code.")}</p>

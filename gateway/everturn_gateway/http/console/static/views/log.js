@@ -68,7 +68,11 @@ function use(isInUse) {
   }
 }
 
-export const openLog = () => look();
+export function openLog() {
+  log.isInUse = false; // whoever left it by a key has the pointer elsewhere
+  look();
+}
+
 onRefresh(look);
 
 export function logView() {

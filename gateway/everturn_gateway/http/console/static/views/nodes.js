@@ -14,15 +14,19 @@ const AGENT = "agent:"; // how the seat of an agent with a folder begins
 
 const nodes = { rows: [], homes: {}, differences: [], isLoading: true, error: "" };
 let looking = 0;
+let asking = 0; // the answer to the newest look is shown
 
 async function look() {
   clearTimeout(looking);
+  const mine = ++asking;
   if (state.route.view !== "nodes" || !role.me || !may("admin")) return;
   if (!document.hidden) {
     try {
       const found = await get("admin/nodes");
+      if (mine !== asking) return;
       Object.assign(nodes, { rows: found.nodes, homes: found.homes, differences: found.differences, error: "" });
     } catch (error) {
+      if (mine !== asking) return;
       if (!needsLogin(error)) nodes.error = failed(error);
     }
     nodes.isLoading = false;
@@ -50,6 +54,12 @@ function list() {
   `;
 }
 
+// Of the others nothing is known while the one that tells of them is away.
+function stateOf({ is_this: isThis, drains }) {
+  if (nodes.error) return isThis && state.connection === "lost" ? html`<span class="mark failed">${t("out of reach")}</span>` : nothing;
+  return html`<span class="mark ${drains ? "asks" : "done"}">${drains ? t("is leaving") : t("works")}</span>`;
+}
+
 function nodeRow(node, all) {
   const share = all ? node.partitions / all : 0;
   const homes = Object.keys(nodes.homes).filter((seat) => seat.startsWith(AGENT) && nodes.homes[seat] === node.name);
@@ -58,7 +68,7 @@ function nodeRow(node, all) {
     <div class="line">
       <span class="title">${plain(node.name)}</span>
       ${node.is_this ? html`<span class="mark">${t("shows this page")}</span>` : nothing}
-      <span class="mark ${node.drains ? "asks" : "done"}">${node.drains ? t("is leaving") : t("works")}</span>
+      ${stateOf(node)}
     </div>
     <p class="about">${node.address ? html`${plain(node.address)}<span class="dot">·</span>` : nothing}${t("version {version}", { version: plain(node.version) })}</p>
     <svg class="share" viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label=${t("{percent} % of the sessions", { percent: Math.round(share * 100) })}><rect class="all" width="1000" height="8"></rect><rect class="part" width=${share * 1000} height="8"></rect></svg>

@@ -37,6 +37,7 @@ export function schedulesView() {
     </header>
     ${form.isShown ? newJob() : nothing}
     ${jobs.error ? html`<p class="error" role="alert">${plain(jobs.error)}</p>` : nothing}
+    ${jobs.comingError && !jobs.rows.has(jobs.opened) ? html`<p class="error" role="alert">${jobs.comingError}</p>` : nothing}
     ${faults(jobs.faults.filter(({ message }) => !shown.some((job) => message === `${job.id}: ${job.why}`)))}
     <ul class="things" aria-label=${t("Schedules")}>${repeat(shown, (each) => each.id, jobRow)}</ul>
     ${!jobs.isLoading && !shown.length && !jobs.error ? empty() : nothing}
@@ -103,7 +104,7 @@ function details(job) {
   const lasted = last?.finished_at ? took(last.started_at, last.finished_at) : "";
   const button = (action, label, done) => html`<button ?disabled=${isBusy} @click=${() => actOn(id, action, done)}>${label}</button>`;
   return html`<div class="inside">
-    ${jobs.actError ? html`<p class="error" role="alert">${plain(jobs.actError)}</p>` : nothing}
+    ${[jobs.comingError, jobs.actError].filter(Boolean).map((each) => html`<p class="error" role="alert">${each}</p>`)}
     ${folded(job.payload.task ?? job.payload.message)}
     ${jobs.coming?.next.length ? coming(jobs.coming) : nothing}
     ${last

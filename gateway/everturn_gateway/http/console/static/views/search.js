@@ -6,7 +6,7 @@ import { get } from "../api.js";
 import { plain } from "../parts/text.js";
 import { t } from "../parts/texts.js";
 import { when } from "../parts/time.js";
-import { failed, needsLogin, say, state } from "../state.js";
+import { failed, needsLogin, onRefresh, say, state } from "../state.js";
 
 const ROLES = { user: t("said"), assistant: t("answered"), call: t("called"), tool: t("result"), summary: t("summary") };
 const search = { q: "", agent: "", typed: "", hits: [], next: "", searchedTo: "", isLoading: false, error: "" };
@@ -29,7 +29,8 @@ export function afterSearch() {
 }
 
 function begin() {
-  Object.assign(search, { hits: [], next: "", searchedTo: "", error: "" });
+  asking += 1; // what was asked for is not wanted any more
+  Object.assign(search, { hits: [], next: "", searchedTo: "", isLoading: false, error: "" });
   if (search.q) more();
 }
 
@@ -53,6 +54,8 @@ async function more() {
   search.isLoading = false;
   say("");
 }
+
+onRefresh(() => search.error && more());
 
 function submit(event) {
   event.preventDefault();
@@ -85,9 +88,9 @@ function agentChoice() {
     search.agent = event.target.value;
     begin();
   };
-  return html`<select aria-label=${t("Any agent")} .value=${search.agent} @change=${change}>
+  return html`<select aria-label=${t("Any agent")} @change=${change}>
     <option value="">${t("Any agent")}</option>
-    ${state.agents.map(({ name }) => html`<option value=${name}>${plain(name)}</option>`)}
+    ${state.agents.map(({ name }) => html`<option value=${name} ?selected=${name === search.agent}>${plain(name)}</option>`)}
   </select>`;
 }
 

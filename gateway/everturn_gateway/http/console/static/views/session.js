@@ -14,7 +14,7 @@ import { todoList, todoOf } from "../parts/todo.js";
 import { raw, transcript } from "../parts/transcript.js";
 import { keepDraft, setFiles } from "../drafts.js";
 import { send } from "../send.js";
-import { loadNewer, loadOlder, openSession, say, state } from "../state.js";
+import { failed, loadNewer, loadOlder, openSession, say, state } from "../state.js";
 
 const pinList = maybe("pins", "pinList");
 const wantPins = once("pins", "wantPins");
@@ -43,12 +43,12 @@ export function sessionView() {
         ${todoList(todoOf(events))}
         <div class="scroll" tabindex="0" role="region" aria-label=${t("Transcript")} @scroll=${(e) => scrolled(session, e.target)}>
           <div class="transcript">
-            ${session.error ? html`<p class="error" role="alert">${session.error}</p>` : nothing}
+            ${[...new Set(session.errors.values())].map((error) => html`<p class="error" role="alert">${error}</p>`)}
             ${session.first > 1 ? html`<button class="more" ?disabled=${session.isLoadingOlder} @click=${(e) => moved(e, () => loadOlder(session))}>${t("Show older")}</button>` : nothing}
             ${session.isLoading ? html`<div class="ghosts" aria-hidden="true"><div class="ghost"></div><div class="ghost short"></div><div class="ghost"></div></div>` : nothing}
-            ${session.isRaw ? raw(events) : transcript(session, { restarts: state.hello?.starts ?? [], shownSince: state.restartedAt, most: isBegun(session) ? SCREENFUL : Infinity })}
+            ${session.isRaw ? raw(events) : transcript(session, { restarts: state.hello?.starts ?? [], shownSince: state.restartedAt, node: state.hello?.node, most: isBegun(session) ? SCREENFUL : Infinity })}
             ${session.isAtEnd ? nothing : html`<button class="more" ?disabled=${session.isLoadingNewer} @click=${(e) => moved(e, () => loadNewer(session))}>${t("Show newer")}</button>`}
-            ${!session.isLoading && !events.some((each) => each.type !== "session_started") && !session.error ? html`<div class="empty"><h2>${t("Nothing said yet")}</h2><p>${t("Write the first message below.")}</p></div>` : nothing}
+            ${!session.isLoading && !events.some((each) => each.type !== "session_started") && !session.errors.size ? html`<div class="empty"><h2>${t("Nothing said yet")}</h2><p>${t("Write the first message below.")}</p></div>` : nothing}
           </div>
         </div>
         ${session.follows && session.isAtEnd ? nothing : html`<button class="chip follow" @click=${() => follow(session)}>${t("Back to the newest")}</button>`}
@@ -159,12 +159,20 @@ function drop(session, index) {
 }
 
 async function attach(session, input) {
-  for (const file of input.files) {
+  const files = [...input.files];
+  session.sendError = "";
+  for (const file of files) {
     if (file.size > FILE_MOST_BYTES) {
-      session.sendError = t("{name} is larger than {size} MB.", { name: file.name, size: FILE_MOST_BYTES / 1024 / 1024 });
+      session.sendError = t("{name} is larger than {size} MB.", { name: plain(file.name), size: FILE_MOST_BYTES / 1024 / 1024 });
       continue;
     }
-    const bytes = new Uint8Array(await file.arrayBuffer());
+    let bytes;
+    try {
+      bytes = new Uint8Array(await file.arrayBuffer());
+    } catch (error) {
+      session.sendError = failed(error); // a folder, or it was taken away meanwhile
+      continue;
+    }
     let text = "";
     for (let at = 0; at < bytes.length; at += 8192) {
       text += String.fromCharCode(...bytes.subarray(at, at + 8192));
@@ -229,4 +237,5 @@ export function afterSession() {
   }
   const area = document.querySelector(".composer textarea");
   if (area && !session.draft) area.style.height = "auto";
+  else if (area && !area.style.height) grow(area); // written before the page was loaded
 }

@@ -8,7 +8,8 @@ import { load } from "../parts/lazy.js";
 import { dollars, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
 import { ago } from "../parts/time.js";
-import { loadList, showNewer, state, useList } from "../state.js";
+import { loadList, showNewer, useList } from "../list.js";
+import { state } from "../state.js";
 
 const WANTS = [
   ["", t("All")],
@@ -78,9 +79,10 @@ function newSession(agents) {
 }
 
 function choice(name, any, values) {
-  return html`<select aria-label=${any} .value=${state.list.filter[name]} @change=${(e) => filterBy(name, e.target.value)}>
+  const chosen = state.list.filter[name];
+  return html`<select aria-label=${any} @change=${(e) => filterBy(name, e.target.value)}>
     <option value="">${any}</option>
-    ${values.map((each) => html`<option value=${each}>${plain(each)}</option>`)}
+    ${values.map((each) => html`<option value=${each} ?selected=${each === chosen}>${plain(each)}</option>`)}
   </select>`;
 }
 
@@ -116,6 +118,7 @@ function empty() {
   if (wants || agent || channel || archived || q) {
     return html`<div class="empty"><h2>${t("Nothing here")}</h2><p>${t("No session is like that.")} ${wants === "approval" ? t("Nobody waits for you.") : nothing}</p></div>`;
   }
+  if (!state.areAgentsKnown) return nothing;
   return html`<div class="empty">
     <h2>${t("No conversation yet")}</h2>
     <p>${state.agents.length ? t("Begin one here, in a chat, or with") : t("Make an agent first:")}</p>

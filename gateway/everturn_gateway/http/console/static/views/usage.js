@@ -5,7 +5,7 @@ import { get } from "../api.js";
 import { plain } from "../parts/text.js";
 import { locale, number, t } from "../parts/texts.js";
 import { may } from "../role.js";
-import { failed, needsLogin, onRefresh, say } from "../state.js";
+import { failed, needsLogin, onRefresh, say, state } from "../state.js";
 
 const DAYS = [7, 30, 90];
 const COLOURS = 6; // as there are in the style sheet; the last one is for all others
@@ -26,7 +26,7 @@ const isOfDays = () => ["agent", "model"].includes(usage.by);
 let asking = 0;
 
 export const openUsage = () => load();
-onRefresh(() => usage.report && load());
+onRefresh(() => state.route.view === "usage" && load());
 
 async function load() {
   const mine = ++asking;
