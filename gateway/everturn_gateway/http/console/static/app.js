@@ -218,6 +218,12 @@ addEventListener("keydown", (event) => {
     plan();
     return;
   }
+  const menu = event.key === "Escape" && document.querySelector("details.menu[open]");
+  if (menu) {
+    menu.removeAttribute("open");
+    menu.querySelector("summary").focus();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (target instanceof HTMLElement && target.matches("input, textarea, select, dialog[open] *")) return;
   const keys = `${awaited}${event.key}`;
