@@ -7,7 +7,7 @@ delivery, streaming) is the same for all platforms and stands beside this module
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol, TypeAlias
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from everturn_channels.chunks import split_text
 from everturn_channels.command_registry import CommandSpec
-from everturn_channels.errors import FileTooLargeError, RefusedError
+from everturn_channels.errors import RefusedError
 
 ChatType: TypeAlias = Literal["dm", "group", "channel"]
 "A chat with one person; one of several people; one in which only its owners write."
@@ -71,22 +71,6 @@ class IncomingFile(Struct, frozen=True, kw_only=True):
     "Whether it is a voice note: spoken for whoever is there, and no file with a name."
     duration_s: float = 0
     "How long it sounds; 0 = the platform does not say, or it is no sound."
-
-
-async def read_within(parts: AsyncIterable[bytes], limit_bytes: int) -> bytes:
-    """Return what comes in parts, for `IncomingFile.fetch`.
-
-    Raises:
-        FileTooLargeError: It is more; the rest is not read.
-    """
-    found: list[bytes] = []
-    size_bytes = 0
-    async for part in parts:
-        size_bytes += len(part)
-        if size_bytes > limit_bytes:
-            raise FileTooLargeError
-        found.append(part)
-    return b"".join(found)
 
 
 class Message(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from support.gateway import DEADLINE_S, connect, open_http_gateway, read_all
 from support.tables import table
 
 from everturn_channels.health import ChannelStatus
+from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import protocol
 
@@ -207,11 +208,13 @@ class OneWebhook:
         """Return whether the secret is the right one."""
         return headers.get(SECRET) == "right" if name == "telegram" else None
 
-    async def take_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
+    async def take_webhook(
+        self, name: str, headers: Mapping[str, str], body: bytes
+    ) -> DeliveryAnswer | None:
         """Note what came."""
         assert (name, headers[SECRET]) == ("telegram", "right")
         self.taken.append(body)
-        return 200
+        return DeliveryAnswer(status=200)
 
 
 @table(

@@ -70,7 +70,7 @@ async def test_a_question_in_a_channel_begins_a_thread_which_is_a_conversation()
     }
     assert len(handler.events) == len(got)
     assert asked.chat.title == "#general"
-    assert asked.sender.name == "Ann"
+    assert (asked.sender.name, asked.sender.language) == ("Ann", "de-DE")
     assert shown == ["yes"]
 
 

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from support.slack_world import SlackContract
+from functools import partial
+
+from support.slack_api import SIGNING_SECRET
+from support.slack_world import BACKLOG, SlackPlatform, deliver_to, make_bot
+
+from everturn.testing import ChannelContract
+from everturn.testing._channel_inbound import ReceivingContract
+from everturn_channels.slack import SlackAdapter
 
 
-class TestSlack(SlackContract):
+class TestSlack(SlackPlatform, ChannelContract):
     """By Socket Mode."""
+
+
+class TestEvents(SlackPlatform, ReceivingContract):
+    """By the Events API; what is sent is the same."""
+
+    def make_channel(self) -> SlackAdapter:
+        """Return the bot, to which Slack delivers from now on."""
+        bot = make_bot(self.api, BACKLOG, app_token="", signing_secret=SIGNING_SECRET)
+        self.api.deliver = partial(deliver_to, bot)
+        self.api.repeats_after_s = 0.2  # else a test would wait for the first repeat
+        return bot
+
+    async def interrupt(self) -> None:
+        """Lose nothing: there is no connection that could be cut."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from everturn_channels.chats.lanes import BlockedLane
 from everturn_channels.health import ChannelStatus
+from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_gateway.channels import CheckedChannel
 
 AT = datetime(2026, 11, 22, 8, 0, 0, tzinfo=UTC)
@@ -66,9 +67,11 @@ class TwoChannels:
         del headers
         return True if name == "telegram" else None
 
-    async def take_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
+    async def take_webhook(
+        self, name: str, headers: Mapping[str, str], body: bytes
+    ) -> DeliveryAnswer | None:
         """Note what is delivered."""
         if name != "telegram":
             return None
         self.taken.append((headers.get(SECRET, ""), body))
-        return self.status
+        return DeliveryAnswer(status=self.status)

@@ -11,24 +11,34 @@ https://docs.slack.dev/reference/block-kit/blocks/markdown-block (12,000 charact
 
 from __future__ import annotations
 
+import hmac
 import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from itertools import count
+from json import dumps
 from typing import Any, Final, NoReturn, TypeAlias
+from urllib.parse import urlencode
 
 import anyio
 from aiohttp import WSMsgType, web
+from anyio.abc import TaskGroup
+
+from everturn_gateway.clock import SystemClock
 
 Json: TypeAlias = dict[str, Any]
+Deliver: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[int]]
 BOT, BOT_ID, TEAM, APP = "UBOT00001", "BBOT00001", "T00000001", "A00000001"
 ANN, BOB = "UANN00001", "UBOB00001"
+SIGNING_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 BOT_TOKEN, APP_TOKEN = "xoxb-of-the-bot", "xapp-of-the-app"
 MARKDOWN_MAX: Final = 12_000
 _REPEATS: Final = 3
 _PAGE: Final = "/login"
+_FORM: Final = "application/x-www-form-urlencoded"
 _SCOPES: Final = (
     "app_mentions:read,channels:history,channels:read,chat:write,commands,files:read,files:write,"
     "groups:history,groups:read,im:history,im:read,mpim:history,mpim:read,reactions:read,"
@@ -65,6 +75,7 @@ class SlackApi:
 
     def __init__(self, methods: Mapping[str, Method]) -> None:
         self.methods = methods
+        self.tasks: TaskGroup
         self.url = ""
         self.users: dict[str, str] = {ANN: "ann", BOB: "bob", BOT: "everturn"}
         self.channels: dict[str, Json] = {}
@@ -89,6 +100,8 @@ class SlackApi:
         "By method, the silences that are asked for next."
         self.refusals: dict[str, deque[str]] = {}
         "By method, the errors that are answered next."
+        self.deliver: Deliver | None = None
+        "Takes headers and body of a delivery over HTTP, and returns the status; None = sockets."
         self._numbers = count(1)
         self._last = 0
         self._tickets: set[str] = set()
@@ -255,6 +268,9 @@ class SlackApi:
         """Send an envelope to one of the sockets, if there is one."""
         each = self.pending[envelope]
         each.sent_at = time.monotonic()
+        if self.deliver is not None:
+            self.tasks.start_soon(self._post_to_app, envelope, each)
+            return
         sockets = [socket for socket in self.sockets if not socket.closed]
         if not sockets:
             return
@@ -263,6 +279,20 @@ class SlackApi:
         if each.attempt:
             frame |= {"retry_attempt": each.attempt, "retry_reason": "timeout"}
         await sockets[each.number % len(sockets)].send_json(frame)
+
+    async def _post_to_app(self, envelope: str, each: Delivery) -> None:
+        """Deliver over HTTP; what is not answered with 200 comes again."""
+        assert self.deliver is not None
+        form = {"slash_commands": each.payload, "interactive": {"payload": dumps(each.payload)}}
+        body = dumps(each.payload).encode()
+        media_type = "application/json"
+        if each.kind in form:
+            body, media_type = urlencode(form[each.kind]).encode(), _FORM
+        headers = signed(body) | {"Content-Type": media_type}
+        if each.attempt:
+            headers |= {"X-Slack-Retry-Num": f"{each.attempt}", "X-Slack-Retry-Reason": "timeout"}
+        if await self.deliver(headers, body) == 200:
+            self.pending.pop(envelope, None)
 
     async def repeat(self) -> None:
         """Send again what was not acknowledged in time, three times, until cancelled."""
@@ -370,6 +400,13 @@ class SlackApi:
         return ts
 
 
+def signed(body: bytes, at: float | None = None, secret: str = SIGNING_SECRET) -> dict[str, str]:
+    """Return the headers with which Slack signs a body."""
+    now = f"{int(SystemClock().now().timestamp() if at is None else at)}"
+    found = hmac.new(secret.encode(), f"v0:{now}:".encode() + body, sha256).hexdigest()
+    return {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": f"v0={found}"}
+
+
 def text_of(raw: Json) -> str:
     """Return what people see of a message."""
     for block in raw.get("blocks", ()):
@@ -401,6 +438,7 @@ async def open_workspace(methods: Mapping[str, Method]) -> AsyncGenerator[SlackA
         await site.start()
         api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         async with anyio.create_task_group() as tasks:
+            api.tasks = tasks
             tasks.start_soon(api.repeat)
             yield api
             tasks.cancel_scope.cancel()

@@ -40,15 +40,16 @@ async def talk_through_kills(folder: Path, api: SlackApi, questions: int) -> Seq
                     if number % 3:
                         await until(partial(brain.about, text))
                     else:
-                        await _until_answered(api, chat, text)
+                        await until_answered(api, chat, text)
                 await gateway.kill()
         async with gateway_process(folder, imported=_IMPORTED):
             for number in range(questions):
-                await _until_answered(api, chat, f"question {number}")
+                await until_answered(api, chat, f"question {number}")
     return api.shown(chat)
 
 
-async def _until_answered(api: SlackApi, chat: str, text: str) -> None:
+async def until_answered(api: SlackApi, chat: str, text: str) -> None:
+    """Wait until a question was answered."""
     with anyio.fail_after(_SOON_S):
         while f"re: {text}" not in api.shown(chat):  # noqa: ASYNC110
             await anyio.sleep(0.05)

@@ -72,7 +72,9 @@ async def _user(api: SlackApi, fields: Json) -> Json:
         refuse("user_not_found")
     name = api.users[fields["user"]]
     profile = {"display_name": name.title(), "real_name": name}
-    return {"user": {"id": fields["user"], "name": name, "profile": profile}}
+    user = {"id": fields["user"], "name": name, "profile": profile}
+    more = {"locale": "de-DE"} if fields.get("include_locale") == "true" else {}
+    return {"user": user | more}
 
 
 @_method("conversations.info")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -11,8 +11,8 @@ from support.inbox import QuickClock
 from support.slack_api import ANN, APP_TOKEN, BOT_TOKEN, SlackApi
 from support.slack_methods import open_slack_api
 
-from everturn.testing import ChannelContract, RecordingHandler
-from everturn.testing._channel_inbound import serve_on
+from everturn.testing import RecordingHandler
+from everturn.testing._channel_inbound import PretendedPlatform, serve_on
 from everturn_channels.adapter import Outbound
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.slack import SlackAccount, SlackAdapter
@@ -68,7 +68,12 @@ async def open_slack_world(**settings: Any) -> AsyncGenerator[SlackWorld]:
         yield SlackWorld(api, settings)
 
 
-class SlackContract(ChannelContract):
+async def deliver_to(bot: SlackAdapter, headers: Mapping[str, str], body: bytes) -> int:
+    """Deliver to a bot as its gateway does; return the status."""
+    return (await bot.take_delivery(headers, body)).status
+
+
+class SlackPlatform(PretendedPlatform):
     """A bot, and two chats with it."""
 
     backlog_max_messages = BACKLOG

@@ -215,7 +215,11 @@ channels:
         ),
         (
             "slack: {bot_token: xoxb-1, app_token: ''}",
-            "slack.app_token: app_token is empty; set SLACK_APP_TOKEN, for Socket Mode",
+            "slack.app_token: app_token is empty; set SLACK_APP_TOKEN, or use mode: events",
+        ),
+        (
+            "slack: {bot_token: xoxb-1, mode: events}",
+            "slack.signing_secret: is required with mode: events: without it anybody could",
         ),
         (
             "slack: {bot_token: xapp-1, app_token: xapp-1}",

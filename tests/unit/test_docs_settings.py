@@ -75,6 +75,7 @@ TOKENS = {
     "EMAIL_PASSWORD": "six",
     "SLACK_BOT_TOKEN": "xoxb-seven",
     "SLACK_APP_TOKEN": "xapp-eight",
+    "SLACK_SIGNING_SECRET": "nine",
     "TELEGRAM_WEBHOOK_SECRET": "secret",
 }
 SECTIONS = [(plugin.docs, plugin.settings) for plugin in installed().channels.all()]
@@ -152,7 +153,7 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
 
 def test_the_pages_have_settings() -> None:
     """The tests above must not pass by finding nothing."""
-    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 19)
+    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 20)
     assert len(SPECS) >= 20
     assert len(RULES) >= 5
     assert len(JOBS) >= 5

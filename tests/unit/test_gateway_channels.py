@@ -25,6 +25,7 @@ from everturn_channels.adapter import ChatRef
 from everturn_channels.chats.chat_languages import ChatLanguages
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.health import Health
+from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.settings import (
     AccessRules,
     BufferRules,
@@ -389,7 +390,8 @@ async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -
     channels = await make_channels(config, MemoryKeyedStore(), ManualClock(), SecretRegistry())
 
     assert [status.state for status in channels.statuses()] == ["starting", "starting"]
-    assert await channels.take_webhook("telegram", {SECRET: "s"}, b"{}") == 503
+    early = await channels.take_webhook("telegram", {SECRET: "s"}, b"{}")
+    assert early == DeliveryAnswer(status=503)
     assert await channels.take_webhook("other", {SECRET: "s"}, b"{}") is None
 
 

@@ -8,9 +8,10 @@ import aiohttp
 import anyio
 import discord
 
-from everturn_channels.adapter import IncomingFile, read_within
+from everturn_channels.adapter import IncomingFile
 from everturn_channels.discord.client import Client
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError
+from everturn_channels.ingestion.files import read_within
 
 FETCH_S = 60.0
 _GONE = (403, 404)

@@ -4,9 +4,11 @@
 
 - `chat_queues`: the order of what comes: one queue for each chat, taken one after the other; chats
   side by side
+- `deliveries`: what a platform is answered that delivers over HTTP
 - `event_handler`: one event between a platform and the handler of its channel: read, handed in,
   confirmed
 - `events`: what an adapter hands over: something that came from its platform, not read yet
+- `files`: the bytes of files that come with messages, never more than is wanted
 - `history`: the bounds of a backlog: how much of what was written during an absence is taken
 - `json_fields`: fields of what a platform and strangers sent: of the wanted type, or empty
 - `redelivery`: what was sent back to a platform and comes again: what follows it in its chat waits

@@ -18,7 +18,6 @@ from msgspec import Struct
 from yarl import URL
 
 from everturn_actors.json_values import is_object
-from everturn_channels.adapter import read_within
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -28,6 +27,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.ingestion.files import read_within
 from everturn_channels.ingestion.json_fields import Json, number_of, text_of
 from everturn_channels.proxies import failure, http_proxy, open_connector
 

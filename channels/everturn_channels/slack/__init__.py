@@ -5,6 +5,7 @@
   between
 - `checking`: a look at what may be wrong with an app
 - `cursors`: how far each channel was read, and in which of its threads the bot takes part
+- `events_api`: the Events API over HTTP: what Slack delivers to an address of the gateway
 - `files`: files that people send: fetched when they are asked for
 - `formats/`: Slack's own formats: what people write as text, and Markdown as Slack shows it
 - `interactions`: clicks and slash commands: answered to one person only

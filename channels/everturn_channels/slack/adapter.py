@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
 from everturn_channels.errors import ChannelError, NotSentError
 from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
+from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.ingestion.json_fields import text_of
 from everturn_channels.slack.account import SlackAccount
 from everturn_channels.slack.checking import look
 from everturn_channels.slack.cursors import ChannelCursors
+from everturn_channels.slack.events_api import EventsApi
 from everturn_channels.slack.formats import markup
 from everturn_channels.slack.interactions import Interactions
 from everturn_channels.slack.messages import Messages
@@ -65,6 +68,7 @@ class SlackAdapter(Adapter):
     ) -> None:
         self.name, self._account, self._clock = name, account, clock
         self._backlog = backlog
+        self._deliveries = EventsApi(account.signing_secret, clock)
         self._sender: Sender | None = None
         "None = not logged in."
 
@@ -76,7 +80,8 @@ class SlackAdapter(Adapter):
     @property
     def capabilities(self) -> Capabilities:
         """What Slack can do."""
-        return CAPABILITIES
+        # Over HTTP nothing comes where nobody writes.
+        return CAPABILITIES if self._account.app_token else replace(CAPABILITIES, idle_s=0)
 
     # --- in ---
 
@@ -114,13 +119,24 @@ class SlackAdapter(Adapter):
             async def begin() -> None:
                 await _catch_up(messages, queues)
                 handler.connected(f"@{login.name}")
-                tasks.start_soon(_watch, handler, cursors)
+                if app_token:
+                    tasks.start_soon(_watch, handler, cursors)
 
-            setting = f"channels.{self.name}.app_token"
-            sockets = SocketMode(login.api, self._account.app_token, setting, handler)
-            failure = await sockets.run(receiver, begin)
+            failure: ChannelError | RequestFailedError
+            if app_token := self._account.app_token:
+                setting = f"channels.{self.name}.app_token"
+                sockets = SocketMode(login.api, app_token, setting, handler)
+                failure = await sockets.run(receiver, begin)
+            else:
+                failure = await self._deliveries.run(
+                    receiver, begin, api=login.api, handler=handler, cursors=cursors
+                )
             tasks.cancel_scope.cancel()
-        return failure
+        return self._explained(failure) if isinstance(failure, RequestFailedError) else failure
+
+    async def take_delivery(self, headers: Mapping[str, str], body: bytes) -> DeliveryAnswer:
+        """Take what Slack delivers over HTTP; see `EventsApi.take`."""
+        return await self._deliveries.take(headers, body)
 
     async def stand_by(self) -> None:
         """As `Adapter.stand_by`: what is sent needs no socket."""

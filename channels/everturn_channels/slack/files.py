@@ -43,6 +43,8 @@ def _incoming(raw: Json, name: str, api: SlackApi) -> IncomingFile:
         file_name=name,
         media_type=text_of(raw, "mimetype").partition(";")[0].strip(),
         size_bytes=number_of(raw, "size"),
+        is_voice=text_of(raw, "subtype") == "slack_audio",
+        duration_s=(number_of(raw, "duration_ms") or 0) / 1000,
     )
 
 

@@ -72,7 +72,7 @@ class Interactions:
         chat = await self._names.chat(channel, "", sender)
         return [
             Command(
-                id=key,
+                id=text_of(payload, "trigger_id") or key,
                 name=name.lstrip("/!").lower() or _HELP,
                 argument=argument.strip(),
                 chat=chat,

@@ -120,7 +120,7 @@ class EventReader:
 
     async def _text(self, raw: Json) -> str:
         login, written = self._login, text_of(raw, "text")
-        names = dict(await login.names.of(u for u in people_in(written) if u != login.me))
+        names = dict(await login.names.of([u for u in people_in(written) if u != login.me]))
         return readable(written, names | {login.me: login.name}, login.me)
 
     async def _is_ours(self, channel: str, thread: str, raw: Json) -> bool:

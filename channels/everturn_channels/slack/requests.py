@@ -18,7 +18,6 @@ from msgspec import Struct
 from yarl import URL
 
 from everturn_actors.json_values import is_object
-from everturn_channels.adapter import read_within
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -29,6 +28,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
     paused_s,
 )
+from everturn_channels.ingestion.files import read_within
 from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.proxies import failure, http_proxy, open_connector
 from everturn_channels.slack.account import SlackAccount

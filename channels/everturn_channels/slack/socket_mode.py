@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
@@ -79,8 +80,10 @@ class SocketMode:
     ) -> None:
         opened = await self._api.call("apps.connections.open", token=self._app_token)
         assert self._tasks is not None
-        async with self._api.connect(text_of(opened, "url")) as socket:
+        async with AsyncExitStack() as stack:
             with anyio.fail_after(HELLO_S):
+                connecting = self._api.connect(text_of(opened, "url"))
+                socket = await stack.enter_async_context(connecting)
                 frame = _read(await socket.receive())
                 while text_of(frame, "type") != "hello":
                     if socket.closed:

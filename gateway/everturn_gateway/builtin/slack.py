@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from everturn_actors.model import ConversationKey
 from everturn_channels.adapter import Adapter, ChatType
@@ -22,8 +22,12 @@ else:
 class SlackSettings(BotSettings):
     """`channels.slack`."""
 
+    mode: Literal["socket", "events"] = "socket"
+    "Whether the gateway opens a socket to Slack, or Slack delivers to the gateway."
     app_token: Token = ""
-    "Of the app, for Socket Mode."
+    "Of the app, with mode: socket."
+    signing_secret: Token = ""
+    "Of the app, with mode: events: by it Slack shows that it is Slack."
     threads: bool = True
     "Whether what is asked in a channel is answered in a thread, a conversation of its own."
 
@@ -34,7 +38,8 @@ def _slack(setup: ChannelSetup[SlackSettings]) -> Adapter:
         name=setup.name,
         account=slack.SlackAccount(
             bot_token=settings.bot_token,
-            app_token=settings.app_token,
+            app_token=settings.app_token if settings.mode == "socket" else "",
+            signing_secret=_signing_secret(settings),
             has_threads=settings.threads,
             api_base=settings.api_base or slack.SLACK_API,
             proxy=settings.proxy or "",
@@ -52,8 +57,12 @@ def _faults(settings: SlackSettings) -> Iterator[tuple[FieldPath, str]]:
         yield ("bot_token",), message
     elif not settings.bot_token.startswith("xoxb-"):
         yield ("bot_token",), "is no token of a bot; Slack's begin with xoxb-"
-    if not settings.app_token:
-        yield ("app_token",), "app_token is empty; set SLACK_APP_TOKEN, for Socket Mode"
+    if settings.mode == "events":
+        if not settings.signing_secret:
+            message = "is required with mode: events: without it anybody could deliver"
+            yield ("signing_secret",), message
+    elif not settings.app_token:
+        yield ("app_token",), "app_token is empty; set SLACK_APP_TOKEN, or use mode: events"
     elif not settings.app_token.startswith("xapp-"):
         yield ("app_token",), "is no token of an app; Slack's begin with xapp-"
     shown = settings.status_reactions
@@ -62,6 +71,16 @@ def _faults(settings: SlackSettings) -> Iterator[tuple[FieldPath, str]]:
         if emoji and not slack.name_of(emoji):
             where = (name,) if name == "acknowledge" else ("status_reactions", name)
             yield where, "Slack takes emojis by their names: write :eyes: for one"
+
+
+def _notes(settings: SlackSettings) -> Iterator[tuple[FieldPath, str]]:
+    unused = "app_token" if settings.mode == "events" else "signing_secret"
+    if getattr(settings, unused):
+        yield (unused,), f"has no effect with mode: {settings.mode}"
+
+
+def _signing_secret(settings: SlackSettings) -> str:
+    return settings.signing_secret if settings.mode == "events" else ""
 
 
 def _chat_type(key: ConversationKey) -> ChatType:
@@ -80,8 +99,12 @@ SLACK: Final = ChannelPlugin(
     settings=SlackSettings,
     make=_slack,
     faults=_faults,
+    notes=_notes,
     secrets=secrets_of,
     identity=bot_token,
     chat_type=_chat_type,
+    webhook_secret=_signing_secret,
+    webhook_header="X-Slack-Signature",
+    is_webhook_signed=True,
     is_shareable=True,
 )

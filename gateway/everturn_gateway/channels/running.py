@@ -24,6 +24,7 @@ from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus, mask_token
+from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.channels.answering import AgentAnswers, make_channel_context
 from everturn_gateway.channels.checking import PROBLEM, CheckedChannel, check_channel
@@ -49,6 +50,13 @@ _UNAVAILABLE = 503
 class _TakesWebhooks(Protocol):
     async def take_webhook(self, secret: str, body: bytes) -> int:
         """Take what its platform delivers; return the status of the answer."""
+        ...
+
+
+@runtime_checkable
+class _TakesDeliveries(Protocol):
+    async def take_delivery(self, headers: Mapping[str, str], body: bytes) -> DeliveryAnswer:
+        """Take what its platform delivers, if its signature is right; return the answer."""
         ...
 
 
@@ -155,7 +163,9 @@ class Channels(Struct, kw_only=True):
         return key if chat == key.chat else replace(key, chat=chat)
 
     def admits_webhook(self, name: str, headers: Mapping[str, str]) -> bool | None:
-        """Return whether a delivery shows the secret of its channel.
+        """Return whether a delivery shows the secret of its channel, or a signature by it.
+
+        Whether a signature is right is seen by its body.
 
         Args:
             name: Of the channel.
@@ -169,10 +179,14 @@ class Channels(Struct, kw_only=True):
             return None
         wanted = found.plugin.webhook_secret(found.options).encode()
         secret = headers.get(found.plugin.webhook_header, "")
+        if found.plugin.is_webhook_signed:
+            return bool(secret)
         return bool(wanted) and hmac.compare_digest(secret.encode("utf-8", "replace"), wanted)
 
-    async def take_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
-        """Hand a channel what its platform delivers; return the status of the answer.
+    async def take_webhook(
+        self, name: str, headers: Mapping[str, str], body: bytes
+    ) -> DeliveryAnswer | None:
+        """Hand a channel what its platform delivers; return the answer.
 
         Args:
             name: Of the channel.
@@ -186,9 +200,12 @@ class Channels(Struct, kw_only=True):
         if found is None:
             return None
         adapter: object = self._open[name].adapter
+        if isinstance(adapter, _TakesDeliveries):
+            return await adapter.take_delivery(headers, body)
         if isinstance(adapter, _TakesWebhooks):
-            return await adapter.take_webhook(headers.get(found.plugin.webhook_header, ""), body)
-        return _UNAVAILABLE  # it is not loaded yet
+            secret = headers.get(found.plugin.webhook_header, "")
+            return DeliveryAnswer(status=await adapter.take_webhook(secret, body))
+        return DeliveryAnswer(status=_UNAVAILABLE)  # it is not loaded yet
 
     def _webhook(self, name: str) -> ChannelConfig | None:
         """Return the channel of this name, if its platform delivers to it."""

@@ -14,6 +14,7 @@ from everturn_actors.spec import AgentSpec
 from everturn_actors.supervisor import ChildStatus
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.health import ChannelStatus
+from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.logs import RecentLog
@@ -208,14 +209,16 @@ class Channels(Protocol):
         ...
 
     def admits_webhook(self, name: str, headers: Mapping[str, str]) -> bool | None:
-        """Return whether a delivery shows the secret of its channel.
+        """Return whether a delivery shows the secret of its channel, or a signature by it.
 
         None where no channel of this name takes any.
         """
         ...
 
-    async def take_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
-        """Hand a channel what its platform delivers; return the status of the answer.
+    async def take_webhook(
+        self, name: str, headers: Mapping[str, str], body: bytes
+    ) -> DeliveryAnswer | None:
+        """Hand a channel what its platform delivers; return the answer.
 
         None where no channel of this name takes any.
         """

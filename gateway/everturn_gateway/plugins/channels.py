@@ -183,6 +183,10 @@ class ChannelPlugin(Plugin, frozen=True, kw_only=True):
     """
     webhook_header: str = ""
     "The name of the header in which deliveries show it."
+    is_webhook_signed: bool = False
+    """Whether deliveries show no secret, but sign their body with it, in the header of that name.
+    Then the adapter has a method `take_delivery(headers: Mapping[str, str], body: bytes)` instead,
+    which looks at the signature and returns a `DeliveryAnswer`."""
     is_shareable: bool = False
     """Whether all gateways that share a store send on it: in `stand_by` its adapter sends, while
     another one receives. Where it is not, one of them has it, and all of its conversations."""

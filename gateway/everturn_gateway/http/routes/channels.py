@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from everturn_channels.access.pairing import PairingError, UnknownCodeError
+from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import problems
@@ -34,7 +35,7 @@ _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 _REFUSALS: Final = {
     400: "the platform sends no such body",
-    401: "the secret token is missing or wrong",
+    401: "the secret token or the signature is missing or wrong",
     403: "the secret token is missing or wrong",
     503: "the channel takes no messages now; deliver again",
 }
@@ -61,7 +62,7 @@ def channels_router(gateway: Host) -> APIRouter:
         responses=problems(400, 401, 404),
         openapi_extra={
             "requestBody": {
-                "description": "What the platform says: of Telegram, an update of the Bot API.",
+                "description": "What the platform says: an update of Telegram, an event of Slack.",
                 "content": {"application/json": {"schema": {"type": "object"}}},
             }
         },
@@ -72,23 +73,23 @@ def channels_router(gateway: Host) -> APIRouter:
     ) -> Response:
         """Take what a platform delivers; needs no token but the channel's own secret.
 
-        It stands in a header: of Telegram, `X-Telegram-Bot-Api-Secret-Token`.
-        Answers 200 when it is on disk.
+        It stands in a header: of Telegram, `X-Telegram-Bot-Api-Secret-Token`. Slack signs with it,
+        `X-Slack-Signature`, and is answered with what it asks for. Answers 200 when it is on disk.
         """
         # Before the body is read: whoever likes may come here, and would fill the memory.
         admitted = gateway.channels.admits_webhook(name, request.headers)
-        status: int | None = None if admitted is None else _UNAUTHORIZED
+        taken = None if admitted is None else DeliveryAnswer(status=_UNAUTHORIZED)
         if admitted:
-            status = await gateway.channels.take_webhook(
-                name, request.headers, await request.body()
-            )
-        if status is None:
+            taken = await gateway.channels.take_webhook(name, request.headers, await request.body())
+        if taken is None:
             raise ProblemError(
                 problem("unknown-channel", f"no channel {name!r} takes deliveries here")
             )
-        if status != _OK:
-            detail = _REFUSALS.get(status, "the delivery was not taken")
-            raise ProblemError(status_problem(status, detail))
+        if taken.status != _OK:
+            detail = _REFUSALS.get(taken.status, "the delivery was not taken")
+            raise ProblemError(status_problem(taken.status, detail))
+        if taken.body is not None:
+            return Response(taken.body, media_type="application/json" if taken.body else None)
         return answer(StatusBody(status="ok"))
 
     @router.post(
