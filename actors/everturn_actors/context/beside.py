@@ -12,7 +12,7 @@ from typing import Final
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.model import Conversation, Pin
-from everturn_actors.outside import Outside, together
+from everturn_actors.outside import NOTHING, Outside, together
 
 PINNED_SHARE: Final = 8  # pinned messages take at most such a part of the window
 _MARK_DIGITS: Final = 6
@@ -76,6 +76,8 @@ def beside_notes(conversation: Conversation) -> Iterator[str]:
 
 def outside_beside(conversation: Conversation) -> Outside:
     """Return the text from outside that stands there, or that the notes were written from."""
+    if not conversation.pins and not conversation.notes.outside:
+        return NOTHING
     pinned = together(*(each.outside for each in conversation.pins))
     return Outside(direct=pinned, retold=conversation.notes.outside)
 

@@ -267,7 +267,7 @@ class Policy(Generic[N]):
         """
         notice, prompt = self.notice(omitted_messages), self.prompt(system, summary)
         if self.notice_in_prompt:
-            prompt = "\n\n".join(part for part in (prompt, notice) if part)
+            prompt = f"{prompt}\n\n{notice}" if prompt and notice else prompt or notice
             notice = ""
         return Preamble(
             system=prompt, notice=notice, preface=self.preface(summary) if summary else ""

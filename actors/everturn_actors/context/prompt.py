@@ -24,7 +24,8 @@ def system_prompt(prompt: PromptSpec, *, instructions: str = "", at: datetime | 
             bytes. None leaves the placeholders standing.
     """
     texts = (prompt.soul, prompt.system_prompt, prompt.instructions, *prompt.directives)
-    return _joined(prompt, instructions, at if any("{{" in text for text in texts) else None)
+    dated = [text for text in texts if "{{" in text]
+    return _joined(prompt, instructions, at if dated else None)
 
 
 @lru_cache(maxsize=64)  # each request asks for it, and mostly it is what it was

@@ -21,6 +21,15 @@ from everturn_actors.protocol.commands import Accepted
 
 _BEGINNINGS = (TurnStarted, Steered)
 _ENDS = (TurnFinished, CallsHandedOver)
+_READ = (
+    Received,
+    AmbientStored,
+    Announced,
+    TurnStarted,
+    Steered,
+    CallFinished,
+    ModelReplied,
+)
 
 
 class Taint:
@@ -40,8 +49,8 @@ class Taint:
 
     def read(self, event: Event) -> None:
         """Take the next event."""
-        if event.seq <= self._last_seq:
-            return  # the state knows
+        if event.seq <= self._last_seq or not isinstance(event.body, _READ):
+            return  # the state knows, or it tells of none
         match event.body:
             case Received() | AmbientStored() | Announced() as body:
                 if body.untrusted:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,6 +21,17 @@ from everturn_actors.events import (
 from everturn_actors.model import Outcome, ToolCall, Turn, Usage
 from everturn_actors.session.message_events import MessageEvents, Taint
 from everturn_actors.session.refusals import refusal, refusals_of
+
+_TOLD = (
+    TurnStarted,
+    Steered,
+    ModelReplied,
+    CallsHandedOver,
+    CallFinished,
+    TurnFinished,
+    Discarded,
+    SessionEnded,
+)
 
 
 class TurnResult(Struct, frozen=True, kw_only=True):
@@ -76,7 +89,7 @@ class TurnAnswer:
     def take(self, event: Event) -> TurnResult | None:
         """Take the next event; return how the turn ended, or that its caller is needed."""
         self._taint.read(event)
-        if not self._own.has(event):
+        if not self._own.has(event) or not isinstance(event.body, _TOLD):
             return None
         match event.body:
             case TurnStarted(turn=number) | Steered(turn=number):
@@ -87,13 +100,13 @@ class TurnAnswer:
             case CallsHandedOver(turn=number, call_ids=ids) if event.seq > self._seq:
                 given = tuple(self._calls[each] for each in ids)
                 end = TurnFinished(turn=number, outcome="answered")
-                made = self._result(end, untrusted=True)
-                return replace(made, refused=tuple(self._refused), handed_over=given)
+                made = self._result(end, untrusted=True, refused=self._refused)
+                return replace(made, handed_over=given)
             case CallFinished(is_refused=True, call_id=call_id, text=reason):
                 self._refused.append(refusal(self._calls.get(call_id), reason))
             case TurnFinished() as body:
-                made = self._result(body, untrusted=self._taint.has(body.turn))
-                return replace(made, refused=tuple(self._refused))
+                is_tainted = self._taint.has(body.turn)
+                return self._result(body, untrusted=is_tainted, refused=self._refused)
             case Discarded(reason=reason):
                 return self._cancelled(0, f"the message was dropped: {reason}", untrusted=False)
             case SessionEnded(reason=reason):
@@ -110,7 +123,9 @@ class TurnAnswer:
         end = TurnFinished(turn=turn, outcome="cancelled", error=error)
         return self._result(end, untrusted=untrusted)
 
-    def _result(self, end: TurnFinished, *, untrusted: bool) -> TurnResult:
+    def _result(
+        self, end: TurnFinished, *, untrusted: bool, refused: Sequence[str] = ()
+    ) -> TurnResult:
         reply = self._reply
         return TurnResult(
             session_id=self._session_id,
@@ -122,6 +137,7 @@ class TurnAnswer:
             usage=self._usage,
             stop_reason=reply[1].stop_reason if reply else "",
             untrusted=untrusted,
+            refused=tuple(refused),
         )
 
 

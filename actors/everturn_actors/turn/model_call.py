@@ -162,14 +162,14 @@ async def call_model(
                 return failed_call(turn, error, retry_for_s, timing.clock.now(), jitter)
             await timing.clock.sleep(delay_s)
         else:
-            _learn(host, agent, (rendered, reply), refusals, timing.clock.now())
+            statistics = _learn(host, agent, (rendered, reply), refusals, timing.clock.now())
             check_withheld(reply)
             reason = flaw_of(reply, sent_files=turn.sent_files)
             if not reason and not reply.calls:
                 reason = why_not_in_form(reply.text, turn.options)
             if reason:
                 return _broken(turn, reply, reason)
-            return _replied(reply, rendered, host.model_statistics.of(agent.spec.model))
+            return _replied(reply, rendered, statistics)
 
 
 async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:
@@ -344,18 +344,23 @@ def _learn(
     answered: tuple[Rendered, Reply],
     refusals: Refusals,
     now: datetime,
-) -> None:
-    """Take note of what an answered request tells of the model, and of those refused before it."""
+) -> ModelStatistics:
+    """Take note of what an answered request tells of the model, and of those refused before it.
+
+    Returns:
+        What is known of the model now.
+    """
     rendered, reply = answered
-    if reply.fallback:  # another model's tokens say nothing about this one's
-        return
     model, before = agent.spec.model, (host.state.fingerprint, host.state.reported)
     known = host.model_statistics.of(model)
+    if reply.fallback:  # another model's tokens say nothing about this one's
+        return known
     observed = observed_in_reply(known, rendered, reply, before)
     if refusals.times:
         observed = observed_in_unnamed(observed, model, rendered, reply, (refusals, now))
     if observed != known:
         host.model_statistics.record(model, observed)
+    return observed
 
 
 def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:

@@ -15,7 +15,7 @@ from everturn_actors.model import ModelRequest, Reply, Usage
 from everturn_actors.ports import Clock, ModelProvider, counted_by
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.usage.ledger import Tally, UsageLedger
-from everturn_gateway.usage.prices import NANODOLLARS, PriceList, model_label
+from everturn_gateway.usage.prices import NANODOLLARS, Price, PriceList, model_label
 from everturn_gateway.usage.spending import Spending, next_midnight
 
 logger = logging.getLogger(__name__)
@@ -155,13 +155,15 @@ class Metered:
         self._meter.refuse_beyond(self._limit, self._agent)
         reply = await self._provider.complete(request, on_text)
         answered = self._answered(reply)
-        usage, priced = self._priced(answered, reply.usage)
+        # Some providers say with a reply what it cost.
+        price = None if reply.usage.cost_nanodollars else self._meter.prices.price(answered)
+        usage, priced = _priced(reply.usage, price)
         label = model_label(answered)
         if not priced:
             self._meter.warn_unpriced(label)
         if request.purpose:
             label = f"{label} ({request.purpose})"
-        saved = 0 if reply.usage.cost_nanodollars else self._saved(answered, usage)
+        saved = 0 if price is None else _saved(usage, price)
         self._meter.add(self._agent, label, usage, priced=priced, saved_nanodollars=saved)
         return reply if usage == reply.usage else replace(reply, usage=usage)
 
@@ -176,22 +178,22 @@ class Metered:
                 return each
         return self._model
 
-    def _priced(self, model: ModelSpec, usage: Usage) -> tuple[Usage, bool]:
-        """Return the usage with its cost, and whether that is known."""
-        if usage.cost_nanodollars:
-            return usage, True
-        price = self._meter.prices.price(model)
-        if price is None:
-            return usage, False
-        if price.is_free:
-            return usage, True
-        cost = price.nanodollars(usage)
-        is_told = bool(usage.input_tokens or usage.output_tokens)
-        return replace(usage, cost_nanodollars=cost), is_told
 
-    def _saved(self, model: ModelSpec, usage: Usage) -> int:
-        """Return what caches saved of a call, by the price list; 0 where none says."""
-        if not usage.cached_tokens and not usage.cache_written_tokens:
-            return 0
-        price = self._meter.prices.price(model)
-        return 0 if price is None else price.saved_nanodollars(usage)
+def _priced(usage: Usage, price: Price | None) -> tuple[Usage, bool]:
+    """Return the usage with its cost, and whether that is known; None = no list says a price."""
+    if usage.cost_nanodollars:
+        return usage, True
+    if price is None:
+        return usage, False
+    if price.is_free:
+        return usage, True
+    cost = price.nanodollars(usage)
+    is_told = bool(usage.input_tokens or usage.output_tokens)
+    return replace(usage, cost_nanodollars=cost), is_told
+
+
+def _saved(usage: Usage, price: Price) -> int:
+    """Return what caches saved of a call."""
+    if not usage.cached_tokens and not usage.cache_written_tokens:
+        return 0
+    return price.saved_nanodollars(usage)

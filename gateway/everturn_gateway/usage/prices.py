@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -94,6 +95,11 @@ class Vendor(Protocol):
         ...
 
 
+@lru_cache(maxsize=256)  # of few models, with each call
+def _without_edition(name: str) -> str:
+    return _EDITION.sub("", name)
+
+
 class PriceList:
     """Knows what models cost: the owner's own prices, then those that their providers tell.
 
@@ -115,7 +121,7 @@ class PriceList:
         model behind another `base_url`.
         """
         label = model_label(model)
-        for name in (label, _EDITION.sub("", label)):
+        for name in (label, _without_edition(label)) if self._own else ():
             if name in self._own:
                 return self._own[name]
         for start, price in self._starts:
@@ -126,8 +132,8 @@ class PriceList:
             return None
         if vendor.is_free(model):
             return FREE
-        names = (model.name, _EDITION.sub("", model.name))
-        told = next((vendor.prices[name] for name in names if name in vendor.prices), None)
+        prices = vendor.prices
+        told = prices.get(model.name) or prices.get(_without_edition(model.name))
         if told is None or not model.base_url:
             return told
         # Asked last: a provider without an address of its own may have none to give.

@@ -19,6 +19,7 @@ from everturn_actors.model import AnyMessage, Attachment, Reply, ToolResult, Use
 
 _SAMPLE_CHARACTERS: Final = 32_768  # of a longer text its beginning tells of the rest
 _JOINED_CHARACTERS: Final = 1_000  # a longer text is counted by itself
+_JOINED_AT_ONCE: Final = _SAMPLE_CHARACTERS // (_JOINED_CHARACTERS + 1)
 
 
 def _bytes(first: int, last: int) -> bytes:
@@ -61,6 +62,7 @@ _OTHERS: Final = (
     _bytes(0xF0, 0xFF),  # emoji, rare Chinese characters
 )
 _FOLLOWING: Final = _bytes(0x80, 0xBF)
+_JOINT: Final = b"\0"  # a control, which stands between texts that are counted together
 _CONTROLS: Final = 9
 _BLANKS, _WORDS = itemgetter(1, 7), itemgetter(0, 2, 3, 5, 6)  # which of them repeated ones are of
 TEXT_CLASSES: Final = len(_ASCII) + len(_OTHERS)
@@ -129,13 +131,19 @@ _IS_ZERO: Final = b"\xff" + bytes(255)
 
 def _counted(raw: bytes) -> Counts:
     counts = [0.0] * CLASSES
-    left = raw
+    # First, though few texts have any: short texts come joined by them, and most of these have
+    # nothing but letters, blanks and digits besides.
+    left = raw.translate(None, _JOINT)
+    joints = len(raw) - len(left)
     for index, members in enumerate(_ASCII):
+        if not left:
+            break
         rest = left.translate(None, members)
         counts[index] = len(left) - len(rest)
         left = rest
-        if not left:
-            return counts
+    counts[_CONTROLS] += joints
+    if not left:
+        return counts
     left = left.translate(None, _FOLLOWING)
     for index, members in enumerate(_OTHERS, len(_ASCII)):
         if not left:
@@ -168,21 +176,29 @@ def message_counts(messages: Iterable[AnyMessage]) -> Counts:
                 parts += _told(message.attachments)
             case _:
                 pass
-    # Texts are counted in one go; what parts them is counted as nothing, and joins no repetition.
-    short = [part for part in parts if len(part) <= _JOINED_CHARACTERS]
-    counts = [0.0] * CLASSES
-    for part in (*_joined(short), *[p for p in parts if len(p) > _JOINED_CHARACTERS]):
-        counts = added(counts, text_counts(part))
-    counts[_CONTROLS] = max(counts[_CONTROLS] - len(short), 0.0)
+    counts = _together(parts)
     counts[MESSAGES], counts[CALLS] = number, calls
+    return counts
+
+
+def _together(parts: Sequence[str]) -> Counts:
+    """Return the counts of texts. What joins short ones is counted as nothing, and repeats none."""
+    if len(parts) <= _JOINED_AT_ONCE and max(map(len, parts), default=0) <= _JOINED_CHARACTERS:
+        short = parts  # as mostly: what a turn has brought
+        counts = text_counts(_JOINT.decode().join((*parts, "")))
+    else:
+        short = [part for part in parts if len(part) <= _JOINED_CHARACTERS]
+        counts = [0.0] * CLASSES
+        for part in (*_joined(short), *[p for p in parts if len(p) > _JOINED_CHARACTERS]):
+            counts = added(counts, text_counts(part))
+    counts[_CONTROLS] = max(counts[_CONTROLS] - len(short), 0.0)
     return counts
 
 
 def _joined(parts: Sequence[str]) -> list[str]:
     """Return short texts joined, each piece short enough to be counted whole."""
-    each = _SAMPLE_CHARACTERS // (_JOINED_CHARACTERS + 1)
-    starts = range(0, len(parts), each)
-    return ["\0".join((*parts[start : start + each], "")) for start in starts]
+    joint, starts = _JOINT.decode(), range(0, len(parts), _JOINED_AT_ONCE)
+    return [joint.join((*parts[start : start + _JOINED_AT_ONCE], "")) for start in starts]
 
 
 def _told(attached: Sequence[Attachment]) -> Iterable[str]:

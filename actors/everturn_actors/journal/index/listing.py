@@ -51,6 +51,8 @@ QUICK_S = 0.005  # a folder that is read so quickly is read whenever it has chan
 PATIENCE = 50  # any other one at most for this part of the time
 _SETTLED_NS = 50_000_000  # file systems count time in ticks; a change within one cannot be seen
 
+_LISTED = (SessionStarted, SessionShared, SessionEnded, Labelled)  # what a row goes by
+
 BEGINNING: Place = (0, "")
 
 Place: TypeAlias = tuple[int, str]
@@ -91,12 +93,14 @@ class Listing:
         labels: Labels | None = None
         for event in events:  # a loop, as each append of each turn comes here
             body = event.body
+            if not isinstance(body, _LISTED):
+                continue
             if isinstance(body, SessionEnded):
                 is_ended = True
-            elif isinstance(body, SessionStarted | SessionShared):
-                viewers = with_viewer(viewers, body)
             elif isinstance(body, Labelled):
                 labels = body.labels
+            else:
+                viewers = with_viewer(viewers, body)
         if labels is not None and all(isinstance(each.body, Labelled) for each in events):
             is_ended = updated_at = None
         with self._mutex:

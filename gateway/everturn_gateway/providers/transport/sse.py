@@ -46,14 +46,18 @@ class EventParser:
         """
         if (
             piece.startswith(b"data: ")
-            and piece.find(b"\n") == len(piece) - 2
             and piece.endswith(b"\n\n")
             and b"\r" not in piece
             and not (self._tail or self._data or self._name)
         ):
-            # One event and no more, as nearly every token comes.
-            self._after_cr = self._fresh = False
-            return [(b"", piece[6:-2])]
+            # One event and no more, as nearly every token comes; or several of one line each.
+            if piece.find(b"\n") == len(piece) - 2:
+                self._after_cr = self._fresh = False
+                return [(b"", piece[6:-2])]
+            lines = piece[6:-2].split(b"\n\ndata: ")
+            if 2 * len(lines) == piece.count(b"\n"):
+                self._after_cr = self._fresh = False
+                return [(b"", line) for line in lines]
         if self._after_cr and piece:
             piece = piece.removeprefix(b"\n")
             self._after_cr = False

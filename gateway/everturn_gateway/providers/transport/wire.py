@@ -55,7 +55,7 @@ _SIGNS_NONE: Final = re.compile(r"gemini-[12]\b")
 
 
 LONG_MESSAGES: Final = 64  # of a request; a shorter one is written in some microseconds
-NEW_MESSAGES: Final = 32  # since a beginning was kept: then a longer one is
+NEW_MESSAGES: Final = 16  # since a beginning was kept: then a longer one is
 SENT_BYTES: Final = 8 * 1024 * 1024  # of all conversations; some twenty of a thousand messages
 
 
