@@ -228,6 +228,14 @@ class InboundHandler(Protocol):
         """
         ...
 
+    async def deleted(self, chat: str, message_id: str) -> None:
+        """Say that a message was deleted on its platform: while it waits, nobody answers it.
+
+        What was read by then stays read. Say it in the order of the chat. Never raises for what is
+        not known; twice does no harm.
+        """
+        ...
+
     async def people(self) -> Sequence[str]:
         """Return the ids of those who are let in by name in private chats: paired, or listed."""
         ...

@@ -246,6 +246,10 @@ class TestDiscord(ChannelContract):
         """Know the token no more."""
         self.api.fail("GET", "/users/@me$", 401, body={"message": "401: Unauthorized"})
 
+    async def remove(self, message_id: str) -> None:
+        """Delete a message."""
+        await self.api.deletes(self.api.world.messages[self.chat_id][message_id])
+
     async def change(self, message_id: str, text: str) -> None:
         """Edit a message."""
         message = self.api.world.messages[self.chat_id][message_id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -783,6 +784,27 @@ async def test_an_edit_after_the_turn_began_is_ignored() -> None:
         test.provider.release()
 
         assert await answered(test) == [["one"]]
+
+
+async def test_what_its_writer_deleted_in_time_is_answered_by_nobody() -> None:
+    """Neither what was said to the agent nor what was said beside it; and the deletion stays."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await aside(test, "the code is 1234", idempotency_key="b")
+        await say(test, "never mind", key="k")
+        await say(test, "who went?", key="q")
+        withdraw = partial(test.service.conversations.withdraw, test.key())
+        assert [await withdraw(key) for key in ("b", "k", "k", "unknown")] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        clock.advance(1.5)
+
+        assert await answered(test) == [["who went?"]]
+        assert not await withdraw("q")
+        assert "1234" not in str(test.provider.requests)
 
 
 async def test_an_edit_of_what_is_not_known_changes_nothing() -> None:

@@ -136,6 +136,7 @@ async def test_everything_that_can_be_asked_can_be_asked_anywhere() -> None:
         )
         await other.submit(waits)
         assert await other.conversations.edit(KEY, "w", "changed")
+        assert await other.conversations.withdraw(KEY, "w")
         assert await other.cancel(session_id, by="ray")
         assert (await held.result()).outcome == "cancelled"
         it.providers["a"].release()

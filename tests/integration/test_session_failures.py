@@ -96,6 +96,7 @@ COMMANDS: dict[str, Command] = {
         IncomingMessage(kind="ambient", text="by the way", key=test.key())
     ),
     "edit": lambda test, _: test.service.conversations.edit(test.key(), "key", "better"),
+    "withdraw": lambda test, _: test.service.conversations.withdraw(test.key(), "key"),
     "flush": lambda test, _: test.service.conversations.flush(test.key()),
     "view": lambda test, at: test.service.view(at),
     "watch": _first_update,

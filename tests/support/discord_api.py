@@ -110,6 +110,11 @@ class DiscordApi(Rest):
         message |= {"content": content, "edited_timestamp": at or None}
         await self.emit("MESSAGE_UPDATE", message)
 
+    async def deletes(self, message: Payload) -> None:
+        """Somebody deletes what they wrote."""
+        gone = {name: message[name] for name in ("id", "channel_id", "guild_id") if name in message}
+        await self.emit("MESSAGE_DELETE", gone)
+
     async def uses(self, kind: int, data: Payload, *, author: Payload, channel: str) -> Payload:
         """Somebody uses a slash command (2) or a component (3)."""
         world, where = self.world, self.world.channels[channel]
@@ -162,8 +167,11 @@ class DiscordApi(Rest):
                 is_dm = "guild_id" not in data
                 if not session.intents & (DM_MESSAGES if is_dm else GUILD_MESSAGES):
                     continue
-                own = self.world.bot["id"] in (data["author"]["id"], *_ids(data["mentions"]))
-                if not (is_dm or own or session.intents & MESSAGE_CONTENT):
+                who = (data["author"]["id"], *_ids(data["mentions"])) if "author" in data else ()
+                own = self.world.bot["id"] in who
+                if event != "MESSAGE_DELETE" and not (
+                    is_dm or own or session.intents & MESSAGE_CONTENT
+                ):
                     seen = data | {"content": "", "attachments": [], "embeds": []}
             await self._dispatch(session, event, seen)
 

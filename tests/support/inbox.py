@@ -43,6 +43,7 @@ class Inbox:
         self.taken: list[InboundEvent] = []
         self.skips: list[tuple[ChatRef, int, str]] = []
         self.moves: list[tuple[str, str]] = []
+        self.deletions: list[tuple[str, str]] = []
         "Chats that were given another id, and that id."
         self.known: list[str] = []
         "Ids of people who are let in by name."
@@ -75,6 +76,11 @@ class Inbox:
     async def moved(self, old: str, new: str) -> None:
         """Note it."""
         self.moves.append((old, new))
+        self._wake()
+
+    async def deleted(self, chat: str, message_id: str) -> None:
+        """Note it."""
+        self.deletions.append((chat, message_id))
         self._wake()
 
     def menu(self) -> tuple[CommandSpec, ...]:

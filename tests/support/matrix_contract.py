@@ -123,6 +123,10 @@ class MatrixContract(ChannelContract):
         more = {"m.new_content": now, "m.relates_to": relation}
         await self.ann.write(self.chat_id, f"* {text}", **more)
 
+    async def remove(self, message_id: str) -> None:
+        """Let ann take a message back."""
+        await self.ann.redact(self.chat_id, message_id)
+
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let ann send a file."""
         content = await self.ann.uploaded(data)

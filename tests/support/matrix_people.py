@@ -78,6 +78,11 @@ class Person:
         path = f"/rooms/{quote(room_id)}/send/{kind}/{self.user}-{next(self._numbers)}"
         return str((await self.ask("PUT", path, content))["event_id"])
 
+    async def redact(self, room_id: str, event_id: str) -> None:
+        """Take an event back."""
+        path = f"/rooms/{quote(room_id)}/redact/{quote(event_id)}/{self.user}-{next(self._numbers)}"
+        await self.ask("PUT", path, {})
+
     async def _members(self, room_id: str) -> Sequence[str]:
         found = await self.ask("GET", f"/rooms/{quote(room_id)}/members")
         here = {"join", "invite"}

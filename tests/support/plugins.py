@@ -112,6 +112,10 @@ class OpenInlet:
         """Expect none."""
         raise AssertionError((old, new))
 
+    async def deleted(self, chat: str, message_id: str) -> None:
+        """Expect none."""
+        raise AssertionError((chat, message_id))
+
     def menu(self) -> tuple[CommandSpec, ...]:
         """Offer what every bot does."""
         return commands_for("private")

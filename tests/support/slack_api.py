@@ -253,6 +253,12 @@ class SlackApi:
         event |= {"channel": channel, "message": dict(now), "previous_message": before}
         await self._deliver_event({**event, "event_ts": event["ts"]})
 
+    async def remove(self, channel: str, ts: str) -> None:
+        """Let somebody delete what they wrote."""
+        event: Json = {"type": "message", "subtype": "message_deleted", "ts": self._ts()}
+        event |= {"channel": channel, "deleted_ts": ts, "hidden": True}
+        await self._deliver_event({**event, "event_ts": event["ts"]})
+
     async def _deliver_event(self, event: Json) -> None:
         payload = {"type": "event_callback", "team_id": TEAM, "api_app_id": APP, "event": event}
         await self._deliver("events_api", {**payload, "event_id": f"Ev{next(self._numbers)}"})

@@ -133,6 +133,10 @@ class SlackPlatform(PretendedPlatform):
         """Let ann change a message."""
         await self.api.change(self.chat_id, message_id, text)
 
+    async def remove(self, message_id: str) -> None:
+        """Let ann delete a message."""
+        await self.api.remove(self.chat_id, message_id)
+
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let ann send a file."""
         await self.api.share(chat_id, name, data)

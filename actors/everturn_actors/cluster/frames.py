@@ -44,6 +44,7 @@ from everturn_actors.protocol.commands import (
     Submit,
     Tick,
     UnpinMessage,
+    Withdraw,
 )
 
 SPEAKS: Final = (2, 2)
@@ -247,7 +248,7 @@ _FRAME = Codec[AnyFrame](AnyFrame)
 _HEAD = Codec[_Head](_Head)
 _ANSWERS: Final[dict[type[object], Codec[object]]] = {
     **dict.fromkeys((Submit, AnswerCalls, Retry), Codec[object](Accepted)),
-    **dict.fromkeys((Edit, Resume, Cancel), Codec[object](bool)),
+    **dict.fromkeys((Edit, Withdraw, Resume, Cancel), Codec[object](bool)),
     **dict.fromkeys((Tick, End, ClientDisconnected, ResolveApproval), Codec[object](None)),
     GetStatus: Codec[object](KnownStatus),
     Share: Codec[object](tuple[str, ...]),

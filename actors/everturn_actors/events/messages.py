@@ -135,7 +135,7 @@ class Discarded(EventBody, frozen=True, kw_only=True):
     """Messages that waited are not answered."""
 
     received: tuple[int, ...]
-    "The seqs of the `Received` events, oldest first."
+    "The seqs of their `Received` events, oldest first; or of the one `AmbientStored`."
     reason: str
     "In words."
 

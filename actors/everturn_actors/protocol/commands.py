@@ -116,6 +116,12 @@ class Edit(Command[bool], frozen=True):
     text: str
 
 
+class Withdraw(Command[bool], frozen=True):
+    """Take a message back that waits: its writer deleted it. Answers whether it still waited."""
+
+    idempotency_key: str
+
+
 class Tick(Command[None], frozen=True):
     """Look again whether there is something to do."""
 
@@ -284,6 +290,7 @@ OutsideCommand: TypeAlias = (
     Submit
     | AnswerCalls
     | Edit
+    | Withdraw
     | Tick
     | GetStatus
     | Resume

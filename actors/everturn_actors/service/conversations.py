@@ -28,6 +28,7 @@ from everturn_actors.protocol.commands import (
     Share,
     Tick,
     UnpinMessage,
+    Withdraw,
 )
 from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.pinning import pin_of
@@ -242,6 +243,22 @@ class Conversations:
         command = Edit(idempotency_key, text)
         session_id = await self.current(key)
         try:
+            return bool(session_id) and await self._registry.ask(session_id, command)
+        except UnknownSessionError:  # it was deleted in this moment
+            return False
+
+    async def withdraw(self, key: ConversationKey, idempotency_key: str) -> bool:
+        """Take a message back that waits, as its writer deleted it; return whether it still did.
+
+        The log keeps that it came, and that it was withdrawn. No turn is told of it.
+
+        Raises:
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        session_id = await self.current(key)
+        try:
+            command = Withdraw(idempotency_key)
             return bool(session_id) and await self._registry.ask(session_id, command)
         except UnknownSessionError:  # it was deleted in this moment
             return False

@@ -23,6 +23,8 @@ WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not
 # turn, and of what the next one is told in a block. The oldest go.
 AMBIENT_LIMIT = 100
 
+WITHDRAWN = "its writer deleted it"
+"Why a message is not answered that was taken back; whoever did it is not told."
 LONGEST_DEBOUNCES = 4  # a turn is held for so many times what one message asks for, and no longer
 LONGEST_S = 86_400.0  # no message asks for more than a day
 _SENDERS = 256  # whose last message is remembered; more write in no conversation at once

@@ -77,6 +77,10 @@ class Listener(Protocol):
         """A message is different now."""
         ...
 
+    def deleted(self, channel_id: int, message_id: int) -> None:
+        """A message is gone."""
+        ...
+
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """An event cannot be read, and is passed over."""
         ...
@@ -218,6 +222,8 @@ class Client(discord.Client):
             match kind:
                 case "MESSAGE_CREATE" | "MESSAGE_UPDATE":
                     self._parse_message(kind, data)
+                case "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
+                    self._parse_deletion(data)
                 case _:
                     parse(data)
         except Exception as error:  # the boundary around one event
@@ -234,6 +240,12 @@ class Client(discord.Client):
             self.listener.changed(heard.message)
         else:
             self.listener.said(heard)
+
+    def _parse_deletion(self, data: Any) -> None:  # JSON
+        channel_id = int(data["channel_id"])
+        for each in map(int, data.get("ids") or (data["id"],)):
+            if self.listener:
+                self.listener.deleted(channel_id, each)
 
     def _tell_unreadable(self, kind: str, data: object, fault: Exception | str) -> None:
         if self.listener:

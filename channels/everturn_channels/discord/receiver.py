@@ -87,6 +87,13 @@ class Receiver:
         chat, read = chat_ref_of(message.channel).id, partial(self._edit, message)
         self._queues.put_nowait(PlatformEvent(chat=chat, read=read, kind="MESSAGE_UPDATE"))
 
+    def deleted(self, channel_id: int, message_id: int) -> None:
+        """Put the deletion of a message into the queue of its chat."""
+        channel = self._client.get_channel(channel_id)
+        chat = str(channel_id) if channel is None else chat_ref_of(channel).id
+        read = partial(self._delete, chat, message_id)
+        self._queues.put_nowait(PlatformEvent(chat=chat, read=read, kind="MESSAGE_DELETE"))
+
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """Tell of an event that cannot be read; a message is passed over in its place."""
         is_message = kind == "MESSAGE_CREATE"
@@ -117,6 +124,10 @@ class Receiver:
 
     async def _edit(self, message: discord.Message) -> tuple[Edit]:
         return (await self._reader.edit(message),)
+
+    async def _delete(self, chat: str, message_id: int) -> tuple[()]:
+        await self._handler.deleted(chat, str(message_id))
+        return ()
 
     async def _use(self, interaction: discord.Interaction) -> None:
         try:

@@ -146,6 +146,10 @@ class ChannelInboundHandler:
             case _:
                 assert_never(event)
 
+    async def deleted(self, chat: str, message_id: str) -> None:
+        """Take a message back that waits. See `InboundHandler.deleted`."""
+        await self._receiver.delete(chat, message_id)
+
     async def people(self) -> tuple[str, ...]:
         """Return who is let in by name. See `InboundHandler.people`."""
         return await self._access.people()

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from everturn_actors.errors import (
     ActorFailedError,
     BusyError,
+    CoreError,
     CorruptJournalError,
     InvalidInputError,
     QueueFullError,
@@ -67,6 +68,7 @@ logger = logging.getLogger(__name__)
 
 ALBUM_HOLD_S: Final = 1.0  # the parts of an album come one by one, within a second
 FETCH_HOLD_MAX_S: Final = 10.0  # of what the fetching of one part is thought to say of the next
+DELETABLE_MAX: Final = 4096  # messages of which is known to which conversation they belong
 EXTRAS_MAX: Final = 64  # messages whose files' text is kept for an edit: those of the last moments
 EXTRAS_CHARS: Final = 64 * 1024  # of one of them
 
@@ -107,6 +109,7 @@ class Receiver:
         self._holding = anyio.CapacityLimiter(AT_ONCE)
         self._reactor = StatusReactor(channel.adapter, channel.settings, tasks)
         self._extras: OrderedDict[str, _Extras] = OrderedDict()
+        self._taken: OrderedDict[tuple[str, str], ConversationKey] = OrderedDict()
 
     # --- messages ---
 
@@ -292,6 +295,10 @@ class Receiver:
         """Hand in a message; None where it is not taken, and its sender was told where it helps."""
         fields = {**self._fields, "chat": message.chat.id, "message_id": message.id}
         is_for_us = incoming.kind == "prompt"
+        if incoming.key is not None:
+            self._taken[message.chat.id, message.id] = incoming.key
+        while len(self._taken) > DELETABLE_MAX:
+            self._taken.popitem(last=False)  # it waits no longer
         try:
             try:
                 return await self._context.service.submit(incoming)
@@ -328,7 +335,7 @@ class Receiver:
                 self._word(message, DAMAGED)
         return None
 
-    # --- edits ---
+    # --- edits and deletions ---
 
     async def edit(self, edit: Edit) -> None:
         """Change a message whose turn has not begun; return when that is durable, or too late."""
@@ -359,6 +366,26 @@ class Receiver:
         else:
             if not is_changed:
                 logger.debug("an edit came too late", extra=fields)
+
+    async def delete(self, chat: str, message_id: str) -> None:
+        """Take a message back whose turn has not begun; return when that is durable, or too late.
+
+        One that came before the last start is answered all the same.
+        """
+        key = self._taken.get((chat, message_id))
+        if key is None:
+            return
+        fields = {**self._fields, "chat": chat, "message_id": message_id}
+        try:
+            with anyio.fail_after(self._limits.take_s):
+                name = message_key(key, message_id)
+                is_gone = await self._context.service.conversations.withdraw(key, name)
+        except (CoreError, TimeoutError) as error:
+            why = str(error) or "it took too long"
+            logger.warning("a deletion could not be kept", extra={**fields, "error": why})
+        else:
+            if not is_gone:
+                logger.debug("a deletion came too late", extra=fields)
 
     def _remember(self, key: str, extras: _Extras) -> None:
         """Keep what an edit needs, for the newest messages; large ones lose their files' text."""

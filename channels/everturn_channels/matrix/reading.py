@@ -113,6 +113,11 @@ class EventReader:
         content, kind = object_of(event, "content"), text_of(event, "type")
         if kind == "m.reaction":
             return await self._click(event, room)
+        if kind == "m.room.redaction":
+            # In the content since version 11 of rooms.
+            target = text_of(event, "redacts") or text_of(content, "redacts")
+            await self._connection.handler.deleted(room.id, target)
+            return ()
         if not content or text_of(content, "msgtype") in {"m.notice", "m.server_notice"}:
             return ()  # taken back, or written by a machine
         relation = related(content)

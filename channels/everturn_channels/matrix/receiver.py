@@ -44,7 +44,7 @@ _BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0)
 _FAILURES_MAX: Final = 4
 _UNREAD_MAX: Final = 200  # messages whose key is waited for
 _STATE: Final = frozenset({"m.room.member", "m.room.name", "m.room.encryption"})
-_READ: Final = MESSAGES | {"m.reaction"}
+_READ: Final = MESSAGES | {"m.reaction", "m.room.redaction"}
 
 
 class Receiver:

@@ -118,6 +118,10 @@ class Receiver:
             await confirm()
         elif text_of(event, "subtype") == "message_changed":
             await self._take_change(channel, event, confirm)
+        elif text_of(event, "subtype") == "message_deleted":
+            gone = text_of(event, "deleted_ts")
+            read = partial(self._delete, channel, gone)
+            await self._put_waiting(channel, read, "message_deleted", confirm)
         elif not TS.fullmatch(text_of(event, "ts")):
             self._handler.unreadable(kind, "it has no id")
             await confirm()
@@ -152,6 +156,10 @@ class Receiver:
         )
         if not self._queues.put_nowait(change):
             self._confirmations.forget(key)
+
+    async def _delete(self, channel: str, ts: str) -> tuple[()]:
+        await self._handler.deleted(channel, ts)
+        return ()
 
     async def _put_waiting(
         self, channel: str, read: Callable[..., Awaitable[object]], kind: str, confirm: Confirm

@@ -84,6 +84,10 @@ class PretendedPlatform:
         """Let somebody change what they wrote in `chat_id`."""
         raise NotImplementedError
 
+    async def remove(self, message_id: str) -> None:
+        """Let somebody delete what they wrote in `chat_id`."""
+        raise NotImplementedError
+
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let somebody send a file, and no text."""
         raise NotImplementedError

@@ -159,6 +159,20 @@ class SendingContract(PretendedPlatform):
         assert (edit.id, edit.text, edit.sender.id) == (message.id, "before", message.sender.id)
 
     @in_loop
+    async def test_a_deletion_of_what_somebody_wrote_names_the_message(self) -> None:
+        """What is deleted while it waits is answered by nobody."""
+        self.need("remove")
+        handler = RecordingHandler()
+        async with self.serving(handler):
+            await self.write("never mind", self.chat_id)
+            (message,) = await handler.until_handled(1)
+            assert isinstance(message, Message)
+            await self.remove(message.id)
+            await handler.until(lambda: handler.deletions)
+
+        assert handler.deletions == [(self.chat_id, message.id)]
+
+    @in_loop
     async def test_files_go_both_ways(self) -> None:
         """Whole, under their names, and never more of one than is wanted."""
         self.need("write_file")

@@ -38,6 +38,8 @@ class RecordingHandler:
         "What could not be read."
         self.skips: list[tuple[ChatRef, int, str]] = []
         "Where how many messages were left out, and why."
+        self.deletions: list[tuple[str, str]] = []
+        "Chats and ids of messages that were deleted."
         self.cursors: dict[str, str] = dict(cursors or {})
         self.is_new = not self.cursors
         "Whether this channel never ran before."
@@ -109,6 +111,11 @@ class RecordingHandler:
 
     async def moved(self, old: str, new: str) -> None:
         """Take no note."""
+
+    async def deleted(self, chat: str, message_id: str) -> None:
+        """Note it in `deletions`."""
+        self.deletions.append((chat, message_id))
+        self.received()
 
     async def suggestions(self, command: Command) -> Sequence[str]:
         """Suggest nothing."""

@@ -40,6 +40,7 @@ from everturn_actors.protocol.commands import (
     Summary,
     Tick,
     UnpinMessage,
+    Withdraw,
     is_own,
 )
 from everturn_actors.session.decide import messages, records, session_end, turns
@@ -128,6 +129,8 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return records.answer_calls(command, draft)
         case Edit():
             return messages.edit(command, draft)
+        case Withdraw():
+            return messages.withdraw(command, draft)
         case Tick():
             if command.release:
                 turns.release(draft)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from everturn_actors.errors import CoreError
-from everturn_actors.events import AmbientStored, Announced, Edited, Received, StatusChanged
+from everturn_actors.events import (
+    AmbientStored,
+    Announced,
+    Discarded,
+    Edited,
+    Received,
+    StatusChanged,
+)
 from everturn_actors.model import IncomingMessage
-from everturn_actors.protocol.commands import Accepted, Edit, Submit
+from everturn_actors.protocol.commands import Accepted, Edit, Submit, Withdraw
 from everturn_actors.session.decide.decision import Draft, ReportDrop
-from everturn_actors.state.queue import dropped, how_it_joins, why_not_now
+from everturn_actors.state.queue import WITHDRAWN, dropped, how_it_joins, why_not_now
 
 
 def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
@@ -118,10 +125,27 @@ def _announce(message: IncomingMessage, draft: Draft) -> CoreError | None:
 
 def edit(command: Edit, draft: Draft) -> bool:
     """Replace the text of a message that still waits; answer whether it did."""
-    state = draft.known
-    seq = state.seen.get(command.idempotency_key)
-    waits = not draft.memory.ending and any(message.seq == seq for message in state.waiting)
-    # One whose turn has begun was read by the model, and cannot be unread.
-    if waits and seq is not None:
+    seq = _waiting(command.idempotency_key, draft)
+    if seq is not None:
         draft.add(Edited(received=seq, text=command.text))
-    return waits
+    return seq is not None
+
+
+def withdraw(command: Withdraw, draft: Draft) -> bool:
+    """Take a message back that still waits, or that no turn was told of; answer whether it did."""
+    seq = _waiting(command.idempotency_key, draft)
+    if seq is None:
+        known = draft.known.seen.get(command.idempotency_key)
+        beside = {each.seq for each in draft.known.ambient if not each.own}
+        seq = known if known in beside and not draft.memory.ending else None
+    if seq is not None:
+        draft.add(Discarded(received=(seq,), reason=WITHDRAWN))
+    return seq is not None
+
+
+def _waiting(idempotency_key: str, draft: Draft) -> int | None:
+    """Return the seq of a message, if it waits; None where it does not, or is not known."""
+    seq = draft.known.seen.get(idempotency_key)
+    # One whose turn has begun was read by the model, and cannot be unread.
+    waits = not draft.memory.ending and any(each.seq == seq for each in draft.known.waiting)
+    return seq if waits else None

@@ -15,7 +15,7 @@ from everturn_actors.state.changes.steps import (
     needed_messages,
 )
 from everturn_actors.state.outbox import announcement_items, drop_items
-from everturn_actors.state.queue import keep_ambient
+from everturn_actors.state.queue import WITHDRAWN, keep_ambient
 from everturn_actors.state.session_state import SessionState
 
 AMBIENT_S = 10 * 366 * 86_400  # the longest that one of them is kept, whatever it asks for
@@ -46,10 +46,14 @@ def apply_received(state: SessionState, event: Event, body: Received) -> Session
 
 def apply_discarded(state: SessionState, event: Event, body: Discarded) -> SessionState:
     """Take messages back that waited; the first time in a turn, its people are told."""
+    ambient = tuple([each for each in state.ambient if each.seq not in body.received])
+    if len(ambient) < len(state.ambient):  # it was not said to the agent
+        return advance(state, event, ambient=ambient)
     gone = needed_messages(state, event, body.received)
     waiting = tuple(message for message in state.waiting if message not in gone)
     turn = state.open_turn
-    if turn is None or turn.notified_of_drops or all(message.ambient for message in gone):
+    is_known = body.reason == WITHDRAWN or all(message.ambient for message in gone)
+    if turn is None or turn.notified_of_drops or is_known:
         return advance(state, event, waiting=waiting)
     outbox = (*state.outbox, *drop_items(event, turn, body))
     turn = replace(turn, notified_of_drops=turn.delivers)
