@@ -83,7 +83,7 @@ class StoredModelStatistics:
     def of(self, model: ModelSpec) -> ModelStatistics:
         """Return what is known of a model; of one that was never used, what its name tells."""
         if model is not self._asked:  # each turn asks several times, for one and the same
-            self._asked, self._asked_key = model, _key(model)
+            self._asked, self._asked_key = model, label_of(model)
         observed = self._known.get(self._asked_key)
         if observed is None:
             return prior_statistics(model.name)
@@ -94,7 +94,7 @@ class StoredModelStatistics:
 
     def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
         """Remember it; it is on disk a few seconds later. May be called in any thread."""
-        key = _key(model)
+        key = label_of(model)
         known = self._known.get(key)
         if known is None or known.statistics != statistics:
             self._known[key] = _Observed(
@@ -189,7 +189,7 @@ def _means(label: str, model: str, endpoint: str) -> bool:
     return False
 
 
-def _key(model: ModelSpec) -> str:
+def label_of(model: ModelSpec) -> str:
     """Return the name of a model in the file: `openai/gpt-5`, `openai/qwen3 at host:8000/v1`."""
     key = f"{model.provider}/{model.name}"
     return f"{key} at {_place(model.base_url)}" if model.base_url else key

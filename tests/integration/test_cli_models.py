@@ -71,7 +71,16 @@ async def test_what_was_learnt_is_shown_and_told_where_an_agent_is_looked_at(
     agent = await everturn("agent", "show", "helper", cwd=tmp_path, env=KEY)
     document = await everturn("agent", "show", "helper", "--json", cwd=tmp_path, env=KEY)
     doctor = await everturn("doctor", cwd=tmp_path, env=KEY)
+    (agent_file,) = tmp_path.glob("agents/*/agent.yaml")
+    (agent_file.parent / "tokenizer.json").write_text("{}")
+    agent_file.write_text(
+        agent_file.read_text().replace("name: gpt-5", "name: gpt-5\n    tokenizer: tokenizer.json")
+    )
+    exact = await everturn("model", "show", "openai/gpt-5", cwd=tmp_path, env=KEY)
 
+    assert shown.out.count("near the edge of the window by its provider, where") == 2
+    assert exact.out.count("by an estimate; near the edge of the window exactly, by tok") == 1
+    assert "tokenizer.json of helper" in exact.out
     assert listed.out.count("openai/gpt-5") == 2
     assert "8,192 until " in listed.out
     assert SAID in shown.out

@@ -216,7 +216,10 @@ def test_a_task_is_whole_finished_turns(conversation: Conversation, older_turns:
             "[This summary does not tell of turns 3 to 4: no longer held when it was made.]",
             "[conversation truncated \u2014 4 older messages omitted]",
             "[Old tool result content cleared]",
+            "[\u200b **result cleared: ~5,210 tokens**]",
             "## Directives",
+            "## Pinned messages",
+            "## Your memory",
             "## Earlier conversation",
         ]
     ),

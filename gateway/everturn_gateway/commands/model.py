@@ -6,7 +6,7 @@ A running gateway is asked; without one, what it left is read.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from everturn_actors.context.estimation.calibration import Hint
 from everturn_actors.state.serialization import utc_text
@@ -14,6 +14,7 @@ from everturn_channels.names import clean
 from everturn_gateway.app import open_keyed
 from everturn_gateway.client.models import ask_models, forget_models
 from everturn_gateway.clock import SystemClock
+from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.moments import minute_text
@@ -23,7 +24,7 @@ from everturn_gateway.commands.shared.settings import admin_token, api_token, lo
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.model_statistics import KEY, KnownModel, look_up
+from everturn_gateway.model_statistics import KEY, KnownModel, label_of, look_up
 
 
 def list_models(options: Options, *, as_json: bool) -> int:
@@ -52,6 +53,7 @@ def show_model(options: Options, name: str, *, as_json: bool) -> int:
         GatewayError: Nothing is known of it.
     """
     config = load(options)
+    counters = _counters(config)
 
     async def main() -> int:
         found = [each for each in await _known(config) if _is_named(each.label, name)]
@@ -59,9 +61,12 @@ def show_model(options: Options, name: str, *, as_json: bool) -> int:
             msg = f"nothing was learnt about {name!r}; `everturn model list` has all names"
             raise GatewayError(msg)
         if as_json:
-            print_json([_record(each) for each in found])
+            print_json(
+                [{**_record(each), "tokenizers": counters.get(each.label, {})} for each in found]
+            )
         else:
-            print_line("\n\n".join("\n".join(_lines(each)) for each in found))
+            lines = (_lines(each, counters.get(each.label, {})) for each in found)
+            print_line("\n\n".join("\n".join(each) for each in lines))
         return EXIT_OK
 
     return run_async(main)
@@ -156,7 +161,21 @@ def _row(known: KnownModel) -> tuple[str, ...]:
     )
 
 
-def _lines(known: KnownModel) -> list[str]:
+def _counters(config: Config) -> dict[str, dict[str, str]]:
+    """Return which tokenizers' files count a model's prompts, by its label: by agent."""
+    try:
+        agents, _ = check_agents(config)
+    except GatewayError:  # what was learnt is there without any agent
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for agent in agents:
+        for model in (agent.spec.model, *agent.spec.model.fallbacks):
+            if model.tokenizer:
+                found.setdefault(label_of(model), {})[agent.spec.name] = model.tokenizer
+    return found
+
+
+def _lines(known: KnownModel, counters: Mapping[str, str]) -> list[str]:
     statistics = known.statistics
     told = (
         f"{statistics.window_tokens:,} tokens"
@@ -173,12 +192,21 @@ def _lines(known: KnownModel) -> list[str]:
         f"window  {told}",
         f"took    {statistics.proven_tokens:,} tokens at most",
         f"scale   {statistics.scale:.3g} tokens for one estimated, {observed}",
+        f"counted {_counted(counters)}",
     ]
     if statistics.limit is not None:
         lines.append(f"limit   {statistics.limit.tokens:,} tokens, {_source(statistics.limit)}")
     if statistics.no_tools is not None:
         lines.append(f"tools   refused, {_source(statistics.no_tools)}")
     return lines
+
+
+def _counted(counters: Mapping[str, str]) -> str:
+    """Return by whom prompts are counted, in words."""
+    exact = ", ".join(f"{clean(file)} of {clean(name)}" for name, file in counters.items())
+    return "by an estimate; near the edge of the window " + (
+        f"exactly, by {exact}" if exact else "by its provider, where that counts prompts"
+    )
 
 
 def _hints(known: KnownModel) -> str:

@@ -215,7 +215,7 @@ class StoreMessageIndex:
             break
         self._is_complete = True
         self._searched_to = None
-        await self._set_complete(began)
+        await self._put((), _complete_to(began))
 
     async def _read_quietly(self, session: IndexedSession) -> None:
         try:
@@ -248,22 +248,20 @@ class StoreMessageIndex:
                     whole.append((each.session, each.events))
                 else:
                     await self._read_quietly(each.session)
-            await self._put(whole)
-            if self._is_complete:
-                await self._set_complete(began)
+            await self._put(whole, _complete_to(began) if self._is_complete else ())
 
-    async def _set_complete(self, at: datetime) -> None:
-        mark = (at - _EPOCH) // timedelta(microseconds=1)
-        await to_thread.run_sync(self._table.set_mark, _COMPLETE, mark)
-
-    async def _put(self, news: Sequence[tuple[IndexedSession, Sequence[Event]]]) -> None:
+    async def _put(
+        self,
+        news: Sequence[tuple[IndexedSession, Sequence[Event]]],
+        marks: Sequence[tuple[str, int]] = (),
+    ) -> None:
         files: dict[tuple[str, str], str] = {}
         for session, events in news:
             for event in filter(says, events):
                 if name := file_of(event):
                     place = session.session_id, name
                     files[place] = await self._file(*place)
-        await to_thread.run_sync(partial(_put, self._table, news, files))
+        await to_thread.run_sync(partial(_put, self._table, news, files, marks))
 
     async def _file(self, session_id: str, name: str) -> str:
         try:
@@ -306,9 +304,10 @@ def _put(
     table: MessageTable,
     news: Sequence[tuple[IndexedSession, Sequence[Event]]],
     files: dict[tuple[str, str], str],
+    marks: Sequence[tuple[str, int]],
 ) -> None:
     """Write events of sessions, in a thread."""
-    table.put(
+    batches = (
         Batch(
             session=session,
             last_seq=events[-1].seq,
@@ -321,6 +320,12 @@ def _put(
         for session, events in news
         if events
     )
+    table.put(batches, marks)
+
+
+def _complete_to(at: datetime) -> tuple[tuple[str, int], ...]:
+    """Return the mark that everything up to an instant is in the index."""
+    return ((_COMPLETE, (at - _EPOCH) // timedelta(microseconds=1)),)
 
 
 def _message(event: Event, whole: str | None) -> IndexedMessage | None:

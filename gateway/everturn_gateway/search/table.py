@@ -128,11 +128,6 @@ class MessageTable(SqliteCache):
             found = database.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
         return int(found[0]) if found else 0
 
-    def set_mark(self, name: str, value: int) -> None:
-        """Keep a number."""
-        with self.transaction() as database:
-            database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
-
     def last_seqs(self, session_ids: Iterable[str]) -> dict[str, int]:
         """Return the last event of each session that was looked at; 0 where none was."""
         query = "SELECT seq FROM sessions WHERE id = ?"
@@ -140,8 +135,13 @@ class MessageTable(SqliteCache):
             found = {each: database.execute(query, (each,)).fetchone() for each in session_ids}
         return {each: int(row[0]) if row else 0 for each, row in found.items()}
 
-    def put(self, batches: Iterable[Batch]) -> None:
-        """Add what came of sessions, all of it or nothing; what is there already is passed over."""
+    def put(self, batches: Iterable[Batch], marks: Iterable[tuple[str, int]] = ()) -> None:
+        """Add what came of sessions, all of it or nothing; what is there already is passed over.
+
+        Args:
+            batches: What came.
+            marks: Numbers to keep with it, for `mark`: one transaction costs less than two.
+        """
         with self.transaction() as database:
             rows: list[tuple[int, str, str, str]] = []
             for batch in batches:
@@ -163,6 +163,8 @@ class MessageTable(SqliteCache):
             rows.sort()  # out of order, each row would be written for itself
             insert = "INSERT INTO messages (rowid, place, who, text) VALUES (?, ?, ?, ?)"
             database.executemany(insert, rows)
+            for each in marks:
+                database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", each)
 
     def forget(self, session_id: str) -> None:
         """Remove a session and all its rows."""
@@ -234,8 +236,9 @@ def _session(database: sqlite3.Connection, session: IndexedSession) -> tuple[int
             " VALUES (?, ?, ?, ?, ?, ?)",
             (number, session.session_id, key.channel, key.chat, key.agent, found[1]),
         )
-    given = ((each, found[0]) for each in session.shared_with)
-    database.executemany("INSERT OR IGNORE INTO viewers VALUES (?, ?)", given)
+    if session.shared_with:
+        given = ((each, found[0]) for each in session.shared_with)
+        database.executemany("INSERT OR IGNORE INTO viewers VALUES (?, ?)", given)
     number, place, seq = found
     return int(number), str(place), int(seq)
 

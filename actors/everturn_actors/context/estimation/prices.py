@@ -17,8 +17,8 @@ from msgspec import Struct
 from everturn_actors.context.estimation.classes import CLASSES, LEAST, PROMPT, USUAL, priced
 
 _DOUBT: Final = 0.6  # of a price that only the name of a model tells
-_DOUBT_LEAST: Final = 0.012  # of the usual price, added with each report: what was learnt grows old
-NOISE, NOISE_TOKENS = 0.03, 6.0  # what prices by class cannot explain of any report
+_DOUBT_LEAST: Final = 0.016  # of the usual price, added with each report: what was learnt grows old
+NOISE, NOISE_TOKENS = 0.02, 6.0  # what prices by class cannot explain of any report
 _BELOW_LEAST: Final = 0.9
 _MOST, _MOST_TOKENS = 5.0, 500.0  # times what was expected; more is a prompt that we did not write
 _PRICE_MAX: Final = 8.0  # tokens a character; a price without end is no price

@@ -18,7 +18,9 @@ _PART = re.compile(rf"\[(?:truncated|shortened): ~{_NUMBER} of ~({_NUMBER}) toke
 _GAP = re.compile(rf"\[({_NUMBER}) earlier messages? of this turn ")
 # How the gateway's own words begin, in all policies; what a summary says must not pass for one.
 _NOTICE = re.compile(
-    r"\[(?=(?:[\d,~]+ earlier messages?\b|result (?:cleared|masked)|truncated:|shortened:"
+    # What is written in bold, or with blanks that nobody sees before it, reads the same.
+    r"\[(?=[\s*_`\u200b-\u200f\u2060\ufeff]*"
+    r"(?:[\d,~]+ earlier messages?\b|result (?:cleared|masked)|truncated:|shortened:"
     r"|emergency compression|this summary does not tell|the summary was longer|cleared\]"
     r"|conversation truncated|old tool result|no model summarised|note: some oversized"
     r"|turns? 1 to \d|older messages of this conversation|[\d,]+ more pinned messages"
@@ -28,7 +30,8 @@ _NOTICE = re.compile(
     re.IGNORECASE,
 )
 _HEADING = re.compile(
-    r"^\s*(?:#+\s*(?:directives|earlier conversation|instructions|system)\b|context_summary:)",
+    r"^\s*(?:#+\s*(?:directives|earlier conversation|instructions|system|pinned messages"
+    r"|your memory|what you know of whom you talk with)\b|context_summary:)",
     re.IGNORECASE | re.MULTILINE,
 )
 _ARGUMENT = re.compile(rf"\[shortened: {_NUMBER} characters left out")
