@@ -50,6 +50,13 @@ def write(folder: Path) -> None:
     models_file(folder).write_text(json.dumps({"version": 1, "models": models}))
 
 
+def add_tokenizer(agent: Path) -> None:
+    """Let an agent's prompts be counted by a file beside it."""
+    agent.with_name("tokenizer.json").write_text("{}")
+    told = agent.read_text()
+    agent.write_text(told.replace("name: gpt-5", "name: gpt-5\n    tokenizer: tokenizer.json"))
+
+
 def limits(folder: Path) -> dict[str, tuple[bool, bool]]:
     """Return of which models the file holds a limit, and refused tools."""
     held = json.loads(models_file(folder).read_text())["models"]
@@ -71,11 +78,7 @@ async def test_what_was_learnt_is_shown_and_told_where_an_agent_is_looked_at(
     agent = await everturn("agent", "show", "helper", cwd=tmp_path, env=KEY)
     document = await everturn("agent", "show", "helper", "--json", cwd=tmp_path, env=KEY)
     doctor = await everturn("doctor", cwd=tmp_path, env=KEY)
-    (agent_file,) = tmp_path.glob("agents/*/agent.yaml")
-    (agent_file.parent / "tokenizer.json").write_text("{}")
-    agent_file.write_text(
-        agent_file.read_text().replace("name: gpt-5", "name: gpt-5\n    tokenizer: tokenizer.json")
-    )
+    add_tokenizer(tmp_path / "agents" / "helper" / "agent.yaml")
     exact = await everturn("model", "show", "openai/gpt-5", cwd=tmp_path, env=KEY)
 
     assert shown.out.count("near the edge of the window by its provider, where") == 2

@@ -27,6 +27,7 @@ from everturn_actors.state.recovery import recover
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.search.index import StoreMessageIndex, open_message_index
 from everturn_gateway.search.table import IndexedSession
+from everturn_gateway.search.words import words_of
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall import RecallContext
 
@@ -101,6 +102,20 @@ async def test_stems_any_words_rank_and_scripts_without_blanks() -> None:
         assert [each.seq for each in (await index.search(by_day)).matches] == [6]
         by_sender = structs.replace(by_day, since=None, until=None, sender="Bob")
         assert (await index.search(by_sender)).matches == ()
+
+
+async def test_a_long_quote_is_looked_for_by_its_first_words() -> None:
+    """One of a thousand same characters, in a paste of them, would hold the index for a minute."""
+    line = " ".join(f"word{number}" for number in range(60))
+    async with (
+        MemoryWorld().open() as store,
+        open_message_index(None, store, SystemClock()) as index,
+    ):
+        await write(store, ONE, line, "漢" * 20_000, "word0")
+        assert await seqs(index, f'"{line}"') == [2]
+        assert await seqs(index, f'"{"漢" * 3_000}"') == [3]
+    assert len(words_of(f'"{line}" "{"漢" * 3_000}"').all_of[1].text.split()) < 60
+    assert len(words_of(f'"{line}" ' * 3_000).all_of) == 1
 
 
 async def test_words_that_too_many_messages_have_are_left_out_where_that_is_asked_for() -> None:

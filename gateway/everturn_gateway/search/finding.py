@@ -8,6 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Final, Protocol
 
+from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from everturn_gateway.search.words import fold, spoken
 ROUNDS_MOST: Final = 8  # of matches of which none may be shown
 SNIPPET_CHARACTERS: Final = 200
 AROUND_EVENTS: Final = 10  # in which the message before and the one after stand, mostly
+_LONG_CHARACTERS: Final = 100_000  # folded in some 3 ms
 _STEM: Final = 4  # characters of a word that an ending does not change
 _ENDING: Final = 3
 _BEFORE: Final = 60  # characters of a snippet before what was found
@@ -175,7 +177,11 @@ async def _found(
     said = [each for each in texts_of(event) if each[1].strip()]
     if not said:
         return None
-    held = next((each for each in said if place(each[1], words) >= 0), None)
+    held: tuple[SearchRole, str] | None = None
+    for each in said:
+        if await _place(each[1], words) >= 0:
+            held = each
+            break
     role, text = held or said[0]
     name = "" if held else file_of(event)
     whole = await _file(match.session_id, name, logs) if name else None
@@ -185,7 +191,7 @@ async def _found(
         event=event,
         role=role,
         text=text,
-        position=max(place(text, words), 0),
+        position=max(await _place(text, words), 0),
         file="" if whole is None else name,
         before=next((e for e in reversed(near) if e.seq < seq and _is_talk(e)), None),
         after=next((e for e in near if e.seq > seq and _is_talk(e)), None),
@@ -211,6 +217,13 @@ def snippet(found: Found, characters: int = SNIPPET_CHARACTERS) -> str:
     part = " ".join(text[begin : begin + characters].split())
     end = "…" if begin + characters < len(text) else ""
     return f"{'…' if begin else ''}{part}{end}"
+
+
+async def _place(text: str, words: Sequence[str]) -> int:
+    """Return `place`; of a long text, which takes a while to fold, found beside the event loop."""
+    if len(text) <= _LONG_CHARACTERS:
+        return place(text, words)
+    return await to_thread.run_sync(place, text, words)
 
 
 def place(text: str, words: Sequence[str]) -> int:

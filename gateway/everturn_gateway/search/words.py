@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from everturn_gateway.late_loading import late_pattern
 
-WORDS_MAX: Final = 24  # of a question; the first ones count
+WORDS_MAX: Final = 24  # of a question; the first ones count, and as many phrases
+PHRASE_WORDS: Final = 24  # the first ones of a phrase; a long one of one sign takes a minute else
 TEXT_CHARACTERS: Final = 200_000  # of one message; what stands behind is not found
 
 # Han, kana, Hangul, bopomofo, and the scripts of South-East Asia that write no blanks.
@@ -83,12 +84,12 @@ def words_of(question: str) -> Words:
     >>> [term.text for term in words_of('where is the "red house" of Ann').any_of]
     ['ann']
     """
-    phrases = [_phrase(quoted) for quoted in _QUOTED.findall(question)]
+    phrases = dict.fromkeys(_phrase(quoted) for quoted in _QUOTED.findall(question))
     rest = list(dict.fromkeys(_terms(_QUOTED.sub(" ", question))))
     telling = [term for term in rest if term.text not in _COMMON] or rest
     return Words(
         any_of=tuple(telling[:WORDS_MAX]),
-        all_of=tuple(phrase for phrase in phrases if phrase.text),
+        all_of=tuple(phrase for phrase in phrases if phrase.text)[:WORDS_MAX],
     )
 
 
@@ -136,8 +137,11 @@ def _phrase(quoted: str) -> Term:
             parts.append(run)
         else:
             parts += [run[at : at + 2] for at in range(len(run) - 1)]
-    is_prefix = bool(parts) and len(parts[-1]) == 1 and _RUN.match(parts[-1]) is not None
-    return Term(" ".join(parts), is_prefix=is_prefix)
+        if len(parts) > PHRASE_WORDS:
+            break  # what begins so is found
+    first = parts[:PHRASE_WORDS]
+    is_prefix = bool(first) and len(first[-1]) == 1 and _RUN.match(first[-1]) is not None
+    return Term(" ".join(first), is_prefix=is_prefix)
 
 
 def _pairs(match: re.Match[str]) -> str:
