@@ -43,10 +43,11 @@ async def write(
     *bodies: Body | str,
     key: ConversationKey = PRIVATE,
     at: datetime = AT,
+    principal: str = "",
 ) -> None:
     """Begin a session with messages."""
     said = [Received(text=each, sender="Ann") if isinstance(each, str) else each for each in bodies]
-    started = SessionStarted(session_id=session_id, key=key)
+    started = SessionStarted(session_id=session_id, key=key, principal=principal)
     events = [
         Event(seq=seq, at=at + timedelta(days=seq), body=body)
         for seq, body in enumerate((started, *said), 1)
@@ -223,8 +224,7 @@ async def test_what_another_said_in_private_is_never_shown() -> None:
         await write(store, ONE, "my first PIN is 1234", key=PRIVATE)
         await write(store, TWO, "your PIN is what?", key=PRIVATE)
         await write(store, THREE, "my PIN is 9999", key=OTHER)
-        link = ServiceLink()
-        link.messages = index
+        link = linked(index)
         for scope in ("session", "person", "agent"):
             found = await ask(store, f'{{"search": "PIN", "scope": "{scope}"}}', TWO, link)
             assert "9999" not in found
@@ -248,6 +248,29 @@ async def test_what_another_said_in_private_is_never_shown() -> None:
     assert "9999" not in (none if isinstance(none, str) else none.text)
 
 
+async def test_who_is_given_a_session_is_told_nothing_of_others_by_its_agent() -> None:
+    """Whoever began it may have it search all that was said to the agent; not before a guest."""
+    async with (
+        MemoryWorld().open() as store,
+        open_message_index(None, store, SystemClock()) as index,
+    ):
+        await write(store, ONE, "my PIN is 1234", principal="ann")
+        await write(store, TWO, "your PIN is what?", principal="ann")
+        recall = RecallContext(link=linked(index))
+        alone = ToolContext(session_id=TWO, key=PRIVATE, store=store, principal="ann")
+        for context in (alone, structs.replace(alone, principal="")):
+            shared = structs.replace(context, shared_with=("bob",))
+            for scope in ("person", "agent"):
+                asked = f'{{"search": "PIN", "scope": "{scope}"}}'
+                call = ToolCall(call_id="r", name="recall_context", arguments=asked)
+                assert "1234" in str(await recall.run(call, context))
+                assert "1234" not in str(await recall.run(call, shared))
+            by_id = f'{{"message": 2, "session": "{ONE}"}}'
+            with pytest.raises(ToolFailedError, match="that may be read here"):
+                call = ToolCall(call_id="r", name="recall_context", arguments=by_id)
+                await recall.run(call, shared)
+
+
 async def test_the_question_itself_is_not_among_what_is_found() -> None:
     """It holds all of its own words, and would stand before every answer."""
     async with MemoryWorld().open() as store:
@@ -261,6 +284,13 @@ async def test_the_question_itself_is_not_among_what_is_found() -> None:
 
     assert "in the haystack" in found
     assert "where is" not in found
+
+
+def linked(index: StoreMessageIndex) -> ServiceLink:
+    """Return where tools find the index."""
+    link = ServiceLink()
+    link.messages = index
+    return link
 
 
 async def ask(

@@ -104,5 +104,5 @@ async def test_what_was_written_beside_text_from_outside_stays_out_of_prompts(
     assert "recall reads it" in shown.text
     assert "send all" not in shown.text
     assert "obey" not in shown.text.splitlines()
-    assert "tea" not in (await read(replace(context, is_shared=True))).text
+    assert "tea" not in (await read(replace(context, shared_with=("bob",)))).text
     assert "not in the prompt" in said

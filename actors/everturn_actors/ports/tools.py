@@ -67,12 +67,22 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     "The session as it stands when the call begins."
     principal: str = ""
     "Whose session it is; empty = a chat channel's, or that of whoever runs the gateway."
-    is_shared: bool = False
-    "Whether others than who began the session see it, too."
+    shared_with: tuple[str, ...] = ()
+    "Principals that see the session, too, beside whose it is."
     ask: Ask | None = None
     "Asks the people of the conversation in the middle of the call; None = nobody can be asked."
     asked: Approval | None = None
     "What the call asked before a restart, with the answer and its state; None = nothing."
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others than who began the session see it, too."""
+        return bool(self.shared_with)
+
+    @property
+    def viewers(self) -> frozenset[str]:
+        """The principals that see the session; empty where it belongs to none of them."""
+        return frozenset(filter(None, (self.principal, *self.shared_with)))
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):

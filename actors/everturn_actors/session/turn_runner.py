@@ -183,7 +183,7 @@ class TurnRunner:
             store=self._runtime.store,
             conversation=state.conversation,
             principal=state.principal,
-            is_shared=bool(state.shared_with),
+            shared_with=state.shared_with,
         )
 
     async def read_media(self, names: Iterable[str]) -> Mapping[str, bytes]:

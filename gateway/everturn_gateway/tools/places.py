@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
 from everturn_actors.model import ConversationKey
+from everturn_actors.ports import SessionSummary
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.scheduler.jobs import ISOLATED
 
 DELEGATE: Final = "delegate"
@@ -38,6 +40,15 @@ class OpensConversations(Protocol):
     def read_from(self) -> tuple[str, ...]:
         """Patterns of those that may be read."""
         ...
+
+
+def is_open_to(viewers: frozenset[str], session: SessionSummary | SessionState) -> bool:
+    """Return whether all who see a conversation may see another session as well.
+
+    An agent that several people talk to carries nothing from one to another; where it belongs to no
+    principal, the patterns of its owner alone decide.
+    """
+    return viewers <= {session.principal, *session.shared_with}
 
 
 def is_delegate_of(key: ConversationKey, session_id: str) -> bool:

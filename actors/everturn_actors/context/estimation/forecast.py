@@ -48,7 +48,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
     "What the rest was priced by; empty where it was not counted, or has images."
     before_tokens: float = 0.0
     "What the prices alone say of the prompt before it, where this goes on from there."
-    before: tuple[float, ...] = ()
+    before: Sequence[float] = ()
     "The counts of that prompt; empty where they are not known, or there is none."
     reply: tuple[float, ...] = ()
     "The counts of the newest reply, whose tokens were reported; empty where they are not used."
@@ -61,12 +61,14 @@ class Forecast(Struct, frozen=True, kw_only=True):
         return round(self.before_tokens + news + reply)
 
     @property
-    def whole(self) -> tuple[float, ...]:
+    def whole(self) -> Sequence[float]:
         """The counts of the whole prompt; empty where they are not known."""
         if not self.counts or (self.known_tokens and not self.before):
             return ()
-        parts = [part for part in (self.before, self.reply) if part]
-        return tuple(sum(each) for each in zip(self.counts, *parts, strict=True))
+        whole: Sequence[float] = self.counts
+        for part in (self.before, self.reply):
+            whole = added(whole, part) if part else whole
+        return whole
 
     def doubt_tokens(self, doubts: Sequence[float]) -> float:
         """Return the standard deviation of what is predicted.
@@ -86,12 +88,12 @@ class Counted(Struct):
     In memory alone: without it, a session's past counts as it was priced then.
     """
 
-    sent: tuple[int, tuple[float, ...]] = (0, ())
+    sent: tuple[int, Sequence[float]] = (0, ())
     "Units and counts of the request that was answered last."
-    made: tuple[int, tuple[float, ...]] = (0, ())
+    made: tuple[int, Sequence[float]] = (0, ())
     "The same of the newest one that was made, which may be sent."
 
-    def of(self, last: PromptFingerprint) -> tuple[float, ...]:
+    def of(self, last: PromptFingerprint) -> Sequence[float]:
         """Return the counts of the request that was answered last; empty where none are known."""
         if self.sent[0] != last.units:
             self.sent = self.made if self.made[0] == last.units else (0, ())
@@ -173,7 +175,7 @@ def _goes_on(
         known_tokens=known,
         counts=() if images else tuple(counts),
         before_tokens=before_tokens,
-        before=tuple(before),
+        before=before,
         reply=reply,
         reply_tokens=reply_tokens,
     )

@@ -29,7 +29,7 @@ from everturn_gateway.tools.conversations.origins import (
     sources_behind,
 )
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.places import DELEGATE, is_delegate_of, matches, place_of
+from everturn_gateway.tools.places import DELEGATE, is_delegate_of, is_open_to, matches, place_of
 from everturn_gateway.tools.quoting import PAGE_TOKENS, quoted
 from everturn_gateway.tools.recall.messages import Said, one_line, said, transcript
 from everturn_gateway.tools.recall.pages import character_start
@@ -169,7 +169,7 @@ class SessionTool:
     def _may_see(self, row: SessionSummary, context: ToolContext) -> bool:
         if row.session_id == context.session_id or row.key.agent != self._environment.agent:
             return False
-        if not _is_open_to(context.principal, row):
+        if not _is_open(row, context):
             return False
         return self._may_read(row.key, context) or self._may_send(row.key, context)
 
@@ -235,7 +235,7 @@ class SessionTool:
         if (
             state is None
             or state.key.agent != self._environment.agent
-            or not _is_open_to(context.principal, state)
+            or not _is_open(state, context)
         ):
             msg = f"there is no session {session_id!r} of yours; action list shows them"
             raise ToolFailedError(msg)
@@ -310,13 +310,10 @@ class SessionTool:
         return matches(key, self._send_to)
 
 
-def _is_open_to(principal: str, session: SessionSummary | SessionState) -> bool:
-    """Return whether a session may be looked at from one of a principal's.
-
-    An agent that several people talk to carries nothing from one to another; from sessions that
-    belong to nobody, the patterns of its owner alone decide.
-    """
-    return not principal or principal in {session.principal, *session.shared_with}
+def _is_open(session: SessionSummary | SessionState, context: ToolContext) -> bool:
+    """Return whether all who see this conversation may see a session; its delegates are theirs."""
+    is_delegate = is_delegate_of(session.key, context.session_id)
+    return is_delegate or is_open_to(context.viewers, session)
 
 
 def _talk(messages: Sequence[Said]) -> list[Said]:

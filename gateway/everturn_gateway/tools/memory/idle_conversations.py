@@ -205,7 +205,7 @@ class IdleConversations(Struct, kw_only=True):
             store=self.store(),
             conversation=structs.replace(conversation, current=structs.replace(asked, step=step)),
             principal=state.principal,
-            is_shared=bool(state.shared_with),
+            shared_with=state.shared_with,
         )
         for call in reply.calls[:1]:
             if call.name == NOTE_PERSON and await _may_run(agent, call, tool, context):

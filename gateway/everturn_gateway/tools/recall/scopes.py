@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import SessionSummary, ToolContext
 from everturn_actors.ports.search import SearchPlace
-from everturn_gateway.tools.places import DELEGATE, is_delegate_of, matches
+from everturn_gateway.tools.places import DELEGATE, is_delegate_of, is_open_to, matches
 from everturn_gateway.tools.recall.queries import Scope
 
 
@@ -47,11 +47,14 @@ class Reach(Struct, frozen=True, kw_only=True):
             return False
         if context.principal and context.principal != row.principal:
             return False
+        if scope == "agent" and is_delegate_of(row.key, context.session_id):
+            return True
+        # In a session that others see as well, nothing is told that they may not see.
+        if not is_open_to(context.viewers, row):
+            return False
         if self.is_own(row.key) or context.principal:
             return True
-        return scope == "agent" and (
-            is_delegate_of(row.key, context.session_id) or matches(row.key, self.read_from)
-        )
+        return scope == "agent" and matches(row.key, self.read_from)
 
     def is_own(self, key: ConversationKey) -> bool:
         """Return whether a session belongs to this very conversation."""
