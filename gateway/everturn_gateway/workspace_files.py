@@ -11,6 +11,8 @@ NOTE_NAME: Final = "gateway.json"
 "Where a running gateway says how it can be reached."
 LOG_NAME: Final = "everturn.log"
 "What commands could not tell a person."
+MODELS_FOLDER: Final = "models"
+"Weights of models that run here."
 HISTORY_NAME: Final = "terminal_history"
 "What was typed in conversations."
 

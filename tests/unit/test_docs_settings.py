@@ -45,6 +45,7 @@ NAMES = (
     "docs/shell-and-processes",
     "docs/telegram",
     "docs/usage",
+    "docs/voice",
 )
 SNIPPETS = [
     (name, snippet)

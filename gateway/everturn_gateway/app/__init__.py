@@ -23,7 +23,6 @@ from __future__ import annotations
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions, OpenStore, open_in_memory
 from everturn_gateway.app.composition import open_gateway
 from everturn_gateway.app.gateway import (
-    MODELS_FOLDER,
     SPENDING_FOLDER,
     USAGE_FOLDER,
     Gateway,
@@ -37,7 +36,6 @@ from everturn_gateway.app.journal_check import can_be_examined, check_journals
 from everturn_gateway.app.storage import look_at_nodes, open_keyed
 
 __all__ = [
-    "MODELS_FOLDER",
     "NO_ADDITIONS",
     "SPENDING_FOLDER",
     "USAGE_FOLDER",

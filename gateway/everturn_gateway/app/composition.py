@@ -24,7 +24,6 @@ from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, 
 from everturn_actors.supervisor import TRANSIENT, Body, Supervisor, cancelled_at_end
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
 from everturn_gateway.app.gateway import (
-    MODELS_FOLDER,
     SPENDING_FOLDER,
     USAGE_FOLDER,
     Gateway,
@@ -66,6 +65,7 @@ from everturn_gateway.tools.memory.idle_conversations import IdleConversations
 from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, Spending, UsageLedger, open_ledger
+from everturn_gateway.workspace_files import MODELS_FOLDER
 
 if TYPE_CHECKING:
     from everturn_actors.cluster.node import LinkedNode
@@ -129,6 +129,7 @@ async def open_gateway(
     async with _open_base(start) as base:
         agents = await _open_agents(start, base)
         async with (
+            _ending(agents.heard_by),
             # Beyond the service, whose sessions are this gateway's until they have stopped.
             _owning(start, base) as sharing,
             # As well: what running turns say while it stops still reaches people.
@@ -191,6 +192,8 @@ class _AgentSide(Struct, frozen=True, kw_only=True):
     meter: Meter
     models: ModelChoices
     spending: Spending
+    heard_by: Voices | None
+    "Whoever transcribes for them."
 
 
 class _Work(Struct, frozen=True, kw_only=True):
@@ -288,6 +291,7 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
     config = start.config
     spending = make_spending(base.spent, base.tokens, start.clock)
     meter = make_meter(config, base.usage, start.clock, spending)
+    heard_by = _voices(start, base, meter)
     library = await open_library(
         config.agents_dir,
         start.environ,
@@ -296,7 +300,7 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         meter=base.telemetry.models(meter),
         tool_factory=base.tool_factory,
         declared=start.additions.agents,
-        voices=_voices(config, base.providers, meter),
+        voices=heard_by,
     )
     if start.watch:
         channels = await make_channels(config, base.storage.keyed, start.clock, start.secrets)
@@ -304,15 +308,35 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         channels = no_channels(config, base.storage.keyed, start.clock)
     models = ModelChoices(library=library, meter=meter, environ=start.environ, clock=start.clock)
     return _AgentSide(
-        library=library, channels=channels, meter=meter, models=models, spending=spending
+        library=library,
+        channels=channels,
+        meter=meter,
+        models=models,
+        spending=spending,
+        heard_by=heard_by,
     )
 
 
-def _voices(config: Config, providers: Providers, meter: Meter) -> Voices | None:
+def _voices(start: _Start, base: _Base, meter: Meter) -> Voices | None:
     """Return what agents hear with, where the configuration says so; else nothing is loaded."""
-    if config.voice.transcription is None:
+    if start.config.voice.transcription is None:
         return None
-    return voices.Voices(config.voice, providers.passing_on, meter)
+    return voices.Voices(
+        start.config,
+        passing_on=base.providers.passing_on,
+        meter=meter,
+        environ=start.environ,
+    )
+
+
+@asynccontextmanager
+async def _ending(heard_by: Voices | None) -> AsyncGenerator[None]:
+    """End what hears when the block ends."""
+    try:
+        yield
+    finally:
+        if heard_by is not None:
+            await heard_by.aclose()
 
 
 @asynccontextmanager

@@ -62,7 +62,6 @@ else:
 
 USAGE_FOLDER = "usage/"  # of keys: what agents used, by month
 SPENDING_FOLDER = "usage/principals/"  # what those with tokens spent, in the same form
-MODELS_FOLDER = "models"  # in the workspace: weights of local models
 
 
 CLEANING_STARTS_S = 300.0  # the first minutes are for the turns

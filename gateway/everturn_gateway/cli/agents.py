@@ -184,6 +184,13 @@ def forget_model(
 
 
 @command(local_app, "pull")
-def pull(options: Options, *, as_json: Json = False) -> int:
-    """Fetch the weights of the local model."""
-    return commands.local.pull(options, as_json=as_json)
+def pull(
+    options: Options,
+    name: Annotated[
+        str, typer.Argument(help="smollm2-135m-instruct answers; whisper-base hears voice notes.")
+    ] = "smollm2-135m-instruct",
+    *,
+    as_json: Json = False,
+) -> int:
+    """Fetch the weights of a model that runs on this machine."""
+    return commands.local.pull(options, name, as_json=as_json)

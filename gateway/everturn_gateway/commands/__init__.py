@@ -11,7 +11,7 @@ never pays for the gateway.
 - `clients`: how a command gets to the conversations: through the running gateway, or by opening one
 - `doctor`: `everturn doctor`: is everything in order, and what to do where it is not
 - `exporting`: `everturn export`: sessions as files in a folder, for who takes them elsewhere
-- `local`: `everturn local pull`: the weights of the model that runs on this machine
+- `local`: `everturn local pull`: the weights of models that run on this machine
 - `maintenance`: `everturn clean` and `everturn erase`
 - `model`: `everturn model`: what was learnt about models, and how it is forgotten
 - `move`: `everturn move`: all that a gateway keeps, from the folder to a database or back

@@ -15,7 +15,7 @@ from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import hint_notes, input_window
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_channels.errors import ClientError
-from everturn_gateway.app import MODELS_FOLDER, make_price_meter, open_keyed
+from everturn_gateway.app import make_price_meter, open_keyed
 from everturn_gateway.client import ToolsNow, ask_tools
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_BAD_INPUT, EXIT_OK, say
@@ -47,6 +47,7 @@ from everturn_gateway.tools.config import (
 from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.tools.marks import Marked, marked_below, trust_files
 from everturn_gateway.tools.policy import PROTECTED
+from everturn_gateway.workspace_files import MODELS_FOLDER
 
 AGENT_FILE = "agent.yaml"
 

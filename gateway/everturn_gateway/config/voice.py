@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -45,17 +45,33 @@ class EndpointSettings(TranscriptionSettings):
     "What it costs, for the account of what is used."
 
 
+class WhisperSettings(TranscriptionSettings):
+    """`voice.transcription` with `kind: whisper`: a process on this machine, extra `voice`."""
+
+    kind: Literal["whisper"]
+    model: Text = "whisper-base"
+    "What `everturn local pull` fetched; or a folder with a model of CTranslate2: `./small`."
+    threads: Annotated[int, Field(ge=1, le=64)] = 2
+    keep_loaded_seconds: Annotated[int, Field(ge=0, le=86_400)] = 600
+    "The process ends, and gives its memory back, when nobody spoke for so long."
+
+
+AnyTranscription: TypeAlias = Annotated[
+    EndpointSettings | WhisperSettings, Field(discriminator="kind")
+]
+
+
 class VoiceSettings(SettingsModel):
     """`voice`."""
 
-    transcription: EndpointSettings | None = None
+    transcription: AnyTranscription | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceConfig:
     """Who hears what people say."""
 
-    transcription: EndpointSettings | None = None
+    transcription: EndpointSettings | WhisperSettings | None = None
     "None = voice notes stay files."
 
     @property

@@ -4,4 +4,5 @@
 - `sound`: how long a file sounds, where it says so itself
 - `transcription`: the bounds around whoever transcribes, and what is no transcript
 - `voices`: makes what an agent hears with, of what `everturn.yaml` says
+- `whisper/`: Whisper on this machine, in a process of its own
 """

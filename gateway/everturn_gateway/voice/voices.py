@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -10,11 +12,14 @@ from msgspec import Struct
 from everturn_actors.errors import NotTranscribedError
 from everturn_actors.model import Usage
 from everturn_actors.ports import Transcriber, Transcript
-from everturn_gateway.config.voice import VoiceConfig
+from everturn_gateway.config.settings import Config
+from everturn_gateway.config.voice import EndpointSettings, WhisperSettings
 from everturn_gateway.providers.passing_on import PassingOn
 from everturn_gateway.usage import NANODOLLARS, DailyLimit, Meter, UsageLimitError
 from everturn_gateway.voice.endpoint import PROVIDER, EndpointEngine
 from everturn_gateway.voice.transcription import AT_ONCE, Bounded, Engine
+from everturn_gateway.voice.whisper.engine import WhisperEngine
+from everturn_gateway.workspace_files import MODELS_FOLDER
 
 _MINUTE_S: Final = 60
 
@@ -22,27 +27,61 @@ _MINUTE_S: Final = 60
 class Voices:
     """What the agents of a gateway hear with; all share what stands behind it."""
 
-    def __init__(self, config: VoiceConfig, passing_on: PassingOn, meter: Meter) -> None:
-        """Prepare; nothing is connected yet."""
-        self._config, self._meter = config, meter
+    def __init__(
+        self,
+        config: Config,
+        *,
+        passing_on: PassingOn,
+        meter: Meter,
+        environ: Mapping[str, str],
+    ) -> None:
+        """Prepare; nothing is connected or started yet.
+
+        Args:
+            config: Says who hears, and where weights are.
+            passing_on: Asks servers, with the keys of providers.
+            meter: Counts what is heard.
+            environ: The gateway's environment.
+        """
+        self._config, self._meter = config.voice, meter
         self._engine: Engine | None = None
-        if config.transcription is not None:
-            self._engine = EndpointEngine(config.transcription, passing_on)
+        self._whisper: WhisperEngine | None = None
+        match config.voice.transcription:
+            case WhisperSettings() as settings:
+                model = model_folder(config, settings)
+                self._engine = self._whisper = WhisperEngine(settings, model, environ)
+            case EndpointSettings() as settings:
+                self._engine = EndpointEngine(settings, passing_on)
+            case None:
+                pass
         self._slots = anyio.CapacityLimiter(AT_ONCE)
+
+    async def aclose(self) -> None:
+        """End the process that hears, where there is one."""
+        if self._whisper is not None:
+            await self._whisper.aclose()
 
     def transcriber(self, agent: str, limit: DailyLimit) -> Transcriber | None:
         """Return what hears voice notes for an agent; None = nothing does."""
         settings = self._config.transcription
         if settings is None or self._engine is None:
             return None
+        is_here = isinstance(settings, WhisperSettings)
         account = _Account(
             meter=self._meter,
             agent=agent,
             limit=limit,
-            label=f"{PROVIDER}/{settings.model} (transcription)",
-            usd_per_minute=settings.usd_per_minute,
+            label=f"{'local' if is_here else PROVIDER}/{settings.model} (transcription)",
+            usd_per_minute=0 if isinstance(settings, WhisperSettings) else settings.usd_per_minute,
         )
         return Bounded(engine=self._engine, settings=settings, account=account, slots=self._slots)
+
+
+def model_folder(config: Config, settings: WhisperSettings) -> Path:
+    """Return where the weights are: a path from the configuration on, or what was pulled."""
+    if "/" in settings.model and config.path is not None:
+        return config.path.parent / settings.model
+    return (config.common or config.workspace) / MODELS_FOLDER / settings.model
 
 
 class _Account(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 def main() -> int:
     """Do as `pip download`."""
-    wheels = list(Path(os.environ["PIP_FIND_LINKS"]).glob("*.whl"))
+    name = sys.argv[-1].partition("==")[0].replace("-", "_")
+    wheels = list(Path(os.environ["PIP_FIND_LINKS"]).glob(f"{name}-*.whl"))
     if not wheels:
         sys.stderr.write(f"ERROR: No matching distribution found for {sys.argv[-1]}\n")
         return 1

