@@ -8,14 +8,13 @@ from pathlib import Path
 import anyio
 from playwright.async_api import Browser, Page
 from support.browser import (
-    LOOKS,
     PHONE,
     faults_at,
     faults_of,
     in_browser,
     looking,
-    open_window,
 )
+from support.console import view_faults
 from support.gateway import HttpGateway, open_http_gateway
 
 from everturn_gateway.config.settings import ConsoleConfig, ServerConfig
@@ -183,21 +182,15 @@ async def test_everybody_can_use_the_views_of_agents(tmp_path: Path, browser: Br
         open_editing(gateway)
         await write(tmp_path / "agents" / "test" / "skills" / "greet" / "SKILL.md", skill)
         await gateway.library.reload()
-        for width, scheme in LOOKS:
-            async with open_window(browser, width=width, scheme=scheme) as window:
-                page = await window.tab(console(gateway, "#/agents"))
-                await page.locator(".faults").wait_for()
-                for place, wanted in (
-                    ("#/agents", ".faults"),
-                    ("#/agents/test", ".facts"),
-                    ("#/agents/bad", ".faults"),
-                    ("#/agents/test/files", ".adding"),
-                    ("#/agents/bad/files/agent.yaml", ".editor"),
-                ):
-                    await page.goto(console(gateway, place))
-                    await page.locator(wanted).wait_for()
-                    faults = await faults_at(page, width)
-                    found += [f"{place} {scheme} {each}" for each in faults]
-                found += window.messages
+        async with looking(browser) as window:
+            page = await window.tab(console(gateway, "#/agents"))
+            for place, wanted in (
+                ("#/agents", ".faults"),
+                ("#/agents/test", ".facts"),
+                ("#/agents/bad", ".faults"),
+                ("#/agents/test/files", ".adding"),
+                ("#/agents/bad/files/agent.yaml", ".editor"),
+            ):
+                found += await view_faults(page, gateway, place, wanted)
 
     assert found == []

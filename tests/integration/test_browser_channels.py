@@ -40,7 +40,7 @@ async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path, browser: 
         error = await ill.locator(".error").inner_text()
         alerts = await page.get_by_role("alert").count()
         ran = await has_run(page)
-        faults = await view_faults(browser, gateway, "#/channels", ".channel")
+        faults = await view_faults(page, gateway, "#/channels", ".channel")
         window.messages = [each for each in window.messages if "ERR_FAILED" not in each]
 
     assert state == "out of reach"
@@ -65,7 +65,7 @@ async def test_people_are_let_in_turned_away_and_taken_back(
         bob = page.locator(".question", has_text="window.ran=1")
         await bob.wait_for()
         badge = await page.locator(".place", has_text="Channels").locator(".badge").inner_text()
-        faults = await view_faults(browser, gateway, "#/channels", ".question")
+        faults = await view_faults(page, gateway, "#/channels", ".question")
         await ann.get_by_role("button", name="Let in").click()
         await ann.wait_for(state="detached")
         is_in = await gateway.pairing.is_paired("telegram", ANN.id)

@@ -36,7 +36,8 @@ async def test_what_is_found_stands_there_as_text(tmp_path: Path, browser: Brows
         await press_enter(page.get_by_role("button", name="Examine again"))
         await page.get_by_text("Everything is in order.").wait_for()
         left = await page.locator(".finding").count()
-        faults += await view_faults(browser, gateway, "#/doctor", ".empty")
+        await page.reload()
+        faults += await view_faults(page, gateway, "#/doctor", ".empty")
 
     assert len(texts) == 3
     assert "⟨U+202E⟩evil" in texts[1]

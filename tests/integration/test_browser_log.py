@@ -41,7 +41,7 @@ async def test_the_log_is_seen_as_it_is_written(tmp_path: Path, browser: Browser
             await page.get_by_text("it failed").wait_for()
             errors = await page.locator(".records li").count()
             ran = await has_run(page)
-            faults = await view_faults(browser, gateway, "#/log", ".records .bad")
+            faults = await view_faults(page, gateway, "#/log", ".records .bad")
 
     assert "⟨U+202E⟩evil" in shown
     assert "key=***" in shown

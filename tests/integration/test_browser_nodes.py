@@ -37,7 +37,7 @@ async def test_who_works_on_what_is_seen_as_it_changes(tmp_path: Path, browser: 
         texts = await rows.all_inner_texts()
         differs = await page.get_by_label("What differs").inner_text()
         ran = await has_run(page)
-        faults = await view_faults(browser, gateway, "#/nodes", ".node")
+        faults = await view_faults(page, gateway, "#/nodes", ".node")
         gateway.shares = (replace(here, partitions=64), share("b", "/run/b", 0))
         await rows.nth(1).get_by_text("0 %").wait_for()
 

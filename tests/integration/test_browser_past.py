@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 from playwright.async_api import Browser, Page
-from support.browser import LOOKS, faults_at, faults_of, in_browser, looking, open_window
+from support.browser import SMALLEST, faults_in_each_look, faults_of, in_browser, looking
 from support.gateway import HttpGateway, open_http_gateway
 from support.written import RESULT, eventful, long_session, write_session
 
@@ -223,19 +223,17 @@ async def test_everybody_can_use_these_views(tmp_path: Path, browser: Browser) -
     found: list[str] = []
     async with open_http_gateway(tmp_path) as gateway:
         session_id, empty = await compacted(gateway), await gateway.session()
-        for width, scheme in LOOKS:
-            async with open_window(browser, width=width, scheme=scheme) as window:
-                page = await window.tab(console(gateway, f"{empty}/request/0"))
-                await page.get_by_text("No request yet").wait_for()
-                found += [f"empty {scheme} {each}" for each in await faults_at(page, width)]
-                await page.goto(console(gateway, f"{session_id}/request/0"))
-                await page.locator("table.dispositions").wait_for()
-                await page.locator("details.request > summary").click()
-                await page.locator(".sent.user").first.wait_for()
-                found += [f"request {scheme} {each}" for each in await faults_at(page, width)]
-                await page.goto(console(gateway, f"{session_id}/then/5"))
-                await page.locator(".entry.later").first.wait_for()
-                found += [f"then {scheme} {each}" for each in await faults_at(page, width)]
-                found += window.messages
+        async with looking(browser, width=SMALLEST) as window:
+            page = await window.tab(console(gateway, f"{empty}/request/0"))
+            await page.get_by_text("No request yet").wait_for()
+            found += [f"empty {each}" for each in await faults_in_each_look(page)]
+            await page.goto(console(gateway, f"{session_id}/request/0"))
+            await page.locator("table.dispositions").wait_for()
+            await page.locator("details.request > summary").click()
+            await page.locator(".sent.user").first.wait_for()
+            found += [f"request {each}" for each in await faults_in_each_look(page)]
+            await page.goto(console(gateway, f"{session_id}/then/5"))
+            await page.locator(".entry.later").first.wait_for()
+            found += [f"then {each}" for each in await faults_in_each_look(page)]
 
     assert found == []

@@ -128,7 +128,7 @@ async def test_a_job_that_cannot_run_wants_somebody(tmp_path: Path, browser: Bro
         await page.locator(".inside .mono").first.wait_for()
         text = await page.locator(".inside .mono").first.inner_text()
         ran = await has_run(page)
-        faults = await view_faults(browser, gateway, "#/schedules/abroad", ".inside .times")
+        faults = await view_faults(page, gateway, "#/schedules/abroad", ".inside .times")
 
     assert count.startswith("1")
     assert "<script>window.ran=1</script>" in text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Browser, Page
-from support.browser import LOOKS, faults_at, open_window
+from playwright.async_api import Page
+from support.browser import faults_in_each_look
 from support.gateway import HttpGateway
 
 HOSTILE = '<img src=x onerror="document.title=1"><script>window.ran=1</script> \u202eevil **b**'
@@ -14,24 +14,19 @@ def console(gateway: HttpGateway, place: str = "#/") -> str:
     return f"{gateway.base_url}/console/{place}"
 
 
-async def view_faults(browser: Browser, gateway: HttpGateway, place: str, shown: str) -> list[str]:
-    """Return what keeps people from using a view: on a phone and a desk, in light and dark.
+async def view_faults(page: Page, gateway: HttpGateway, place: str, shown: str) -> list[str]:
+    """Go to a view; return what keeps people from using it: see `faults_in_each_look`.
 
     Args:
-        browser: Where it is looked at.
+        page: Where it is looked at.
         gateway: What serves it.
         place: Its address.
         shown: A selector of what stands there when it is whole.
     """
-    found: list[str] = []
-    for width, scheme in LOOKS:
-        async with open_window(browser, width=width, scheme=scheme) as window:
-            page = await window.tab(console(gateway, place))
-            await page.locator(shown).first.wait_for()
-            await page.locator(".state.live").wait_for(state="attached")
-            found += [f"{scheme} {each}" for each in await faults_at(page, width)]
-            found += window.messages
-    return found
+    await page.goto(console(gateway, place))
+    await page.locator(shown).first.wait_for()
+    await page.locator(".state.live").wait_for(state="attached")
+    return [f"{place} {each}" for each in await faults_in_each_look(page)]
 
 
 async def has_run(page: Page) -> bool:
