@@ -85,6 +85,7 @@ nightly: check
 	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-2000} $(BIN)/python -m pytest -n $(WORKERS) --timeout=0 \
 	  tests/property tests/stateful tests/escape tests/integration/test_openapi.py \
 	  tests/integration/test_fault_matrix.py tests/integration/test_scheduler_crashes.py \
+	  tests/integration/test_crash_disk.py tests/integration/test_crash_points.py \
 	  tests/integration/test_browser_*.py tests/integration/test_tutorial_pages.py tests/e2e/test_console.py
 
 lint: $(VENV)/.test

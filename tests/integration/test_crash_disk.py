@@ -13,20 +13,21 @@ from pathlib import Path
 
 import pytest
 from support.disk_model import Disk, Naming, Node, Write
+from support.examples import LONG_RUN
 from support.full_checks import Model, Outcome, Point
 from support.full_cuts import cut_all
 from support.full_proof import Proof
 
 INDEX = "index.sqlite"  # a cache that nothing relies on: each crash point finds it empty
 CUT_STEP = 211  # bytes between two cuts; the benchmark cuts at every byte
-TWICE_STRIDE = 53
+TWICE_STRIDE = 53 if LONG_RUN else 97
 MODELS: tuple[tuple[Model, int], ...] = (
-    ("killed", 37),
-    ("torn", 23),
-    ("power lost", 43),
-    ("power lost, some written", 53),
+    ("killed", 37 if LONG_RUN else 67),
+    ("torn", 23 if LONG_RUN else 61),
+    ("power lost", 43 if LONG_RUN else 71),
+    ("power lost, some written", 53 if LONG_RUN else 79),
 )
-"Every so manyth point of each; the benchmark proves all."
+"Every so manyth point of each; at night more, and the benchmark proves all."
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_what_a_killed_gateway_did_not_sync_is_synced_before_it_is_relied_on(
     found = [*proof.broken_after_kill(every=TWICE_STRIDE, offset=TWICE_STRIDE // 2)]
 
     assert [f"{b.operation}: {b.promises[0]}" for b in found if b.promises] == []
-    assert len(found) >= 5
+    assert len(found) >= 4
 
 
 @pytest.mark.parametrize(("model", "stride"), MODELS, ids=[model for model, _ in MODELS])
@@ -97,7 +98,7 @@ def test_a_new_gateway_goes_on_after_a_crash(proof: Proof, model: Model, stride:
     outcomes = [proof.prove(point) for point in points]
 
     assert not report(outcomes)
-    assert len(outcomes) >= 8
+    assert len(outcomes) >= 6
     assert any(each.verdict == "equal" for each in outcomes)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 from typing import Final
 
 import anyio
+import pytest
+import pytest_asyncio
 from support.checkpoint_work import Work, others
 from support.killing.forked import Forks, open_forks
 from support.killing.hook.kill_points import KillPoint, Moment
@@ -21,9 +25,18 @@ from everturn_gateway.tools.checkpoints import UnknownCheckpointError
 from everturn_gateway.tools.mcp import McpLogins, McpOAuthSettings, McpServerSettings
 from everturn_gateway.tools.mcp.oauth.flow import log_in
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 NOWHERE: Final = KillPoint(number=0)
 BEFORE: Final = {"tea": "green", "cup": "blue"}
 WANTS_LOGIN: Final = "it wants a login: `everturn mcp login web`"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def forks() -> AsyncGenerator[Forks]:
+    """Open the process that does what is ordered: to import what that needs takes a second."""
+    async with open_forks() as opened:
+        yield opened
 
 
 async def points(forks: Forks, deed: str, folder: Path, trace: Path) -> list[KillPoint]:
@@ -58,36 +71,36 @@ async def taken_back(folder: Path) -> dict[str, str]:
     return await work.now()
 
 
-async def test_a_turn_that_is_killed_anywhere_can_be_taken_back(tmp_path: Path) -> None:
+async def test_a_turn_that_is_killed_anywhere_can_be_taken_back(
+    tmp_path: Path, forks: Forks
+) -> None:
     """Between the checkpoint and the change, in the middle of either, and behind them."""
-    async with open_forks() as forks:
-        await begin(tmp_path / "whole")
-        found = await points(forks, "change", tmp_path / "whole", tmp_path / "trace")
-        for n, at in enumerate(found):
-            folder = tmp_path / str(n)
-            await begin(folder)
-            assert await forks.do("change", folder, tmp_path / "traces", at) == -SIGKILL, at
-            assert await taken_back(folder) == BEFORE, at
+    await begin(tmp_path / "whole")
+    found = await points(forks, "change", tmp_path / "whole", tmp_path / "trace")
+    for n, at in enumerate(found):
+        folder = tmp_path / str(n)
+        await begin(folder)
+        assert await forks.do("change", folder, tmp_path / "traces", at) == -SIGKILL, at
+        assert await taken_back(folder) == BEFORE, at
 
     assert len(found) > 20
 
 
-async def test_taking_back_that_is_killed_anywhere_is_finished(tmp_path: Path) -> None:
+async def test_taking_back_that_is_killed_anywhere_is_finished(
+    tmp_path: Path, forks: Forks
+) -> None:
     """No file is half one and half the other, none is forgotten, and nothing more is taken back."""
-    async with open_forks() as forks:
-
-        async def changed(folder: Path) -> None:
-            await begin(folder)
-            assert await forks.do("change", folder, tmp_path / "made", NOWHERE) == 0
-
-        await changed(tmp_path / "whole")
-        found = await points(forks, "undo", tmp_path / "whole", tmp_path / "trace")
-        for n, at in enumerate(found):
-            folder = tmp_path / str(n)
-            await changed(folder)
-            assert await forks.do("undo", folder, tmp_path / "traces", at) == -SIGKILL, at
-            assert await taken_back(folder) == BEFORE, at
-            assert await taken_back(folder) == BEFORE, at
+    folder, changed = tmp_path / "agent", tmp_path / "changed"
+    await begin(folder)
+    assert await forks.do("change", folder, tmp_path / "made", NOWHERE) == 0
+    await others(partial(shutil.copytree, folder, changed))
+    found = await points(forks, "undo", folder, tmp_path / "trace")
+    for at in found:
+        await others(partial(shutil.rmtree, folder))
+        await others(partial(shutil.copytree, changed, folder))
+        assert await forks.do("undo", folder, tmp_path / "traces", at) == -SIGKILL, at
+        assert await taken_back(folder) == BEFORE, at
+        assert await taken_back(folder) == BEFORE, at
 
     assert len(found) > 10
 
@@ -104,14 +117,14 @@ async def log_in_at(auth: AuthServer, folder: Path) -> McpServerSettings:
 
 
 async def test_a_renewal_that_is_killed_holds_or_asks_for_a_login(
-    tmp_path: Path,
+    tmp_path: Path, forks: Forks
 ) -> None:
     """The refresh token is spent with the server's answer: what was not kept of it is gone.
 
     Then the server is told so once, a person is asked to log in, and that helps.
     """
     held: list[bool] = []
-    async with open_auth_server() as auth, open_forks() as forks:
+    async with open_auth_server() as auth:
         whole = tmp_path / "whole"
         await log_in_at(auth, whole)
         found = await points(forks, "renew", whole, tmp_path / "trace")
