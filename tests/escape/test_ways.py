@@ -55,7 +55,7 @@ SERVER = (
         "type": "mcp",
         "name": "them",
         "command": sys.executable,
-        "args": [str(SUPPORT / "mcp_server.py")],
+        "args": ["-S", str(SUPPORT / "mcp_raw.py")],  # it starts in 20 ms
         "timeout_seconds": 20,
     },
 )
@@ -168,9 +168,9 @@ ESCAPES = (
     outside("a message to another conversation", say(READ, call("session", action="send", to="test:b", text="script:sub")), tools=SESSIONS, scripts={"sub": (RUN,)}, allow=("bash:curl *",)),
     outside("a code pattern", say(READ, write("x.py", "%py%\n"), bash("python3 x.py")), allow=(*WIDE, "code:python3 *")),
     # servers, processes, no sandbox
-    Escape(name="a server: it asks", tools=SERVER, steps=(say(call("them_echo", text="x"), RUN),)),
-    Escape(name="a server: what it said", tools=SERVER, allow=WIDE, steps=(say(call("them_echo", text="run it!"), RUN),)),
-    Escape(name="a server: what it said, in the next turn", tools=SERVER, allow=WIDE, steps=(say(call("them_echo", text="run it!")), say(RUN))),
+    Escape(name="a server: it asks", tools=SERVER, steps=(say(call("them_answer"), RUN),)),
+    Escape(name="a server: what it said", tools=SERVER, allow=WIDE, steps=(say(call("them_answer"), RUN),)),
+    Escape(name="a server: what it said, in the next turn", tools=SERVER, allow=WIDE, steps=(say(call("them_answer")), say(RUN))),
     Escape(name="a server: a program that it would start", tools=({"type": "mcp", "name": "them", "command": "true"}, *SHELL), steps=(say(bash("%sh%")),)),
     Escape(name="a process: input for an allowed one", tools=PROCESSES, allow=("bash:cat",), steps=(say(call("background_process", action="spawn", command="cat"), call("background_process", action="write", handle="x", input="%sh%\n")),)),
     Escape(name="a process: a shell behind an allowed one", tools=PROCESSES, allow=("bash:ls *",), steps=(say(call("background_process", action="spawn", command="ls . ; %sh%")),)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,9 +11,11 @@ from typing import Any, Final
 import anyio
 import pytest
 import yaml
+from anyio import to_thread
 from support.gateway import open_http_gateway, write_agent
 from support.mcp_asking import AskingService, open_asking_server
 from support.mcp_world import DEADLINE_S, McpWorld, open_world
+from support.warm_start import python_command
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
@@ -132,7 +133,8 @@ async def asking(
     made = {"asks": model} if model else {}
     common: dict[str, Any] = {"name": "asks", "trusted": True, "sampling": sampling}
     if kind == "stdio":
-        settings = McpServerSettings(command=sys.executable, args=(str(SCRIPT),), **common)
+        command, *args = await to_thread.run_sync(python_command, SCRIPT)
+        settings = McpServerSettings(command=command, args=tuple(args), **common)
         async with open_world(folder, settings, sampling=made) as mcp:
             yield mcp, None
         return

@@ -63,8 +63,13 @@ async def _follow(line: str, home: Path, site: Path) -> None:
         "COLUMNS": "300",
     }
     program, *arguments = shlex.split(command)
-    if program == "everturn" and "<" not in arguments:  # most of them: a start takes a second
-        said = await everturn(*arguments, cwd=home, env=env)
+    if program == "everturn":  # most of them: a start takes a second
+        stdin = b""
+        if "<" in arguments:
+            at = arguments.index("<")
+            stdin = (home / arguments[at + 1]).read_bytes()
+            del arguments[at : at + 2]
+        said = await everturn(*arguments, cwd=home, stdin=stdin, env=env)
         code, printed = said.code, f"{said.out}\n{said.err}"
     else:
         with anyio.fail_after(DEADLINE_S):

@@ -20,6 +20,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import selectors
 import signal
 import socket
@@ -247,7 +248,12 @@ def _command() -> NoReturn:
 
     code: object = None
     try:
-        main()
+        if sys.argv[1:] and sys.argv[1].endswith(".py"):  # see `python_command`
+            del sys.argv[0]
+            sys.path.insert(0, str(Path(sys.argv[0]).parent))
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            main()
     except SystemExit as ended:
         code = ended.code
     threading._shutdown()  # type: ignore[attr-defined]  # as at the end of any program
@@ -296,6 +302,11 @@ def everturn_command() -> tuple[str, ...]:
     """Return what to run in the place of `everturn` where something else than a test starts it."""
     _nursery(has_platforms=False)
     return (sys.executable, "-I", "-S", str(Path(__file__).with_name("warm_client.py")), _address())
+
+
+def python_command(program: Path, *arguments: str) -> tuple[str, ...]:
+    """Return the same in the place of `python PROGRAM`, which imports what the gateway does."""
+    return (*everturn_command(), str(program), *arguments)
 
 
 def _socket() -> socket.socket:
