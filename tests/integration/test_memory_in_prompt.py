@@ -137,11 +137,15 @@ async def test_what_somebody_said_is_known_in_their_later_conversations_alone(
         "ok",
         noting(("job", "Is a pilot.", "I fly planes"), ("x", "Likes tea.", "I like tea")),
         "ok",
+        noting(("job", "Is a pilot.", "I am")),
+        "ok",
     )
     async with keeping(tmp_path, provider, notes="on") as gateway:
         first = await say(gateway, "Answer in German, please. I am Ana.")
         await say(gateway, "What is new?")
+        await say(gateway, "And now?")
         said = await results(gateway, first)
+        assert "nothing follows from it" in said[2]
         assert said[0] == "kept: language"
         assert "nobody said 'I fly planes' here" in said[1]
         (file,) = (tmp_path / "agents/keeper/memory/people").iterdir()

@@ -19,6 +19,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.events import Edited, Event, Received, Transcribed
 from everturn_actors.model import PROGRAM_SENDERS, Approval, Inquiry, UserMessage
 from everturn_actors.ports import InquiryToMake, Tool, ToolCapabilities, ToolContext
+from everturn_gateway.search.words import is_telling
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.conversations import sources_behind
@@ -144,7 +145,10 @@ class _Noting(Struct, frozen=True, kw_only=True):
                 continue
             # What a turn is told besides stands in its message too: only the log has it alone.
             event = await _received(context, message.seq)
-            if event is not None and wanted in folded(event[1]):
+            if event is None or wanted not in folded(event[1]):
+                continue
+            # From `the`, which stands in any message, nothing follows; `I do` may be an answer.
+            if is_telling(note.quote) or wanted == folded(event[1]):
                 return PersonNote(
                     topic=one_line(note.topic),
                     text=one_line(note.text),
@@ -155,8 +159,8 @@ class _Noting(Struct, frozen=True, kw_only=True):
                     outside=sources,
                 )
         msg = (
-            f"notes: nobody said {note.quote!r} here; quote a message of the person letter for"
-            " letter, one that is shown to you"
+            f"notes: nobody said {note.quote!r} here, or nothing follows from it; quote a message"
+            " of the person letter for letter, one that is shown to you"
         )
         raise ToolFailedError(msg)
 
