@@ -53,7 +53,10 @@ async def test_a_question_in_a_channel_begins_a_thread_which_is_a_conversation()
         other = await world.api.say(ROOM, "a thread of theirs")
         await world.api.say(ROOM, "not for you", BOB, thread_ts=other)
         await world.api.say(ROOM, f"{ME}, and you?", BOB, thread_ts=other)
-        await handler.until(lambda: "and you?" in handler.texts())
+        report = await world.say(ROOM, "a report of a job")
+        for text in ("do it", "now"):
+            await world.api.say(ROOM, text, thread_ts=report)
+        await handler.until(lambda: {"and you?", "now"} <= set(handler.texts()))
         shown = world.api.shown(ROOM, first)
 
     got = {
@@ -67,7 +70,12 @@ async def test_a_question_in_a_channel_begins_a_thread_which_is_a_conversation()
         "a thread of theirs": ("", False),
         "not for you": (other, False),
         "and you?": (other, True),
+        "do it": (report, True),
+        "now": (report, True),
     }
+    quotes = {text: message_of(handler, text).quoted for text in got}
+    told = {"not for you": "a thread of theirs", "do it": "a report of a job"}
+    assert {text: quoted for text, quoted in quotes.items() if quoted} == told
     assert len(handler.events) == len(got)
     assert asked.chat.title == "#general"
     assert (asked.sender.name, asked.sender.language) == ("Ann", "de-DE")

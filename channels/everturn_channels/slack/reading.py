@@ -15,6 +15,7 @@ from everturn_channels.ingestion.json_fields import Json, objects_of, text_of
 from everturn_channels.slack.files import files_of
 from everturn_channels.slack.formats.markup import render
 from everturn_channels.slack.formats.text import (
+    QUOTE_CHARS,
     described,
     is_from_person,
     mentions,
@@ -46,13 +47,24 @@ class Login(Struct, frozen=True, kw_only=True):
     has_threads: bool
 
 
+class _Thread(Struct, frozen=True, kw_only=True):
+    """How a thread began."""
+
+    is_ours: bool
+    "Whether a message of the bot's, or one to it, began it."
+    quoted: str = ""
+    "What began it, where that stands in another conversation, shortened."
+    quoted_name: str = ""
+    "Who wrote that."
+
+
 class EventReader:
     """Reads events for one login."""
 
     def __init__(self, login: Login) -> None:
         self._login = login
         self._begun: OrderedDict[tuple[str, str], bool] = OrderedDict()
-        "By channel and thread: whether a message that meant the bot began it."
+        "By channel and thread: whether it is one with the bot."
 
     async def message(self, channel: str, raw: Json) -> Sequence[Message | Command]:
         """Return what a message brings; nothing where no person wrote it.
@@ -66,17 +78,17 @@ class EventReader:
         login, ts = self._login, text_of(raw, "ts")
         at, written = time_of(ts), text_of(raw, "text")
         is_meant = mentions(written, login.me)
-        thread = thread_of(raw)
-        if not is_dm(channel):
-            if thread:
-                is_meant = is_meant or await self._is_ours(channel, thread, raw)
-            else:
-                self._note(channel, ts, is_ours=is_meant)
-                thread = ts if is_meant and login.has_threads else ""
+        thread, began = thread_of(raw), _Thread(is_ours=False)
+        if thread:
+            began = await self._thread(channel, thread)
+            is_meant = is_meant or began.is_ours
+        elif is_meant and login.has_threads and not is_dm(channel):
+            self._note(channel, ts, is_ours=True)
+            thread = ts
         sender = await login.names.person(text_of(raw, "user"))
         chat = await login.names.chat(channel, thread, sender)
         files, others = files_of(raw, login.api)
-        quoted, quoted_name = passed_on(raw)
+        passed, author = passed_on(raw)
         message = Message(
             id=ts,
             chat=chat,
@@ -85,13 +97,13 @@ class EventReader:
             at=at,
             is_addressed=is_meant,
             files=files,
-            quoted=quoted,
-            quoted_name=quoted_name,
+            quoted=passed or began.quoted,
+            quoted_name=author if passed else began.quoted_name,
             described=(*described(raw), *others),
-            is_outside=bool(quoted),
+            is_outside=bool(passed),
         )
         command = typed_command(message.text, marks=_MARKS)
-        if command is None or not (is_meant or chat.type == "dm") or quoted:
+        if command is None or not (is_meant or chat.type == "dm") or passed:
             return (message,)
         is_typed = not (raw.get("edited") or files or text_of(raw, "subtype"))
         return (_command(message, command, self._answer(chat, ts), is_typed=is_typed),)
@@ -123,26 +135,32 @@ class EventReader:
         names = dict(await login.names.of([u for u in people_in(written) if u != login.me]))
         return readable(written, names | {login.me: login.name}, login.me)
 
-    async def _is_ours(self, channel: str, thread: str, raw: Json) -> bool:
-        """Whether a thread is one with the bot: a message of its own began it, or one to it."""
-        if text_of(raw, "parent_user_id") == self._login.me:
-            return True
+    async def _thread(self, channel: str, thread: str) -> _Thread:
+        """Return how a thread began; what began it is told with the first message that is read."""
         if (channel, thread) not in self._begun:
-            self._note(channel, thread, is_ours=await self._look(channel, thread))
-        return self._begun[channel, thread]
+            found = await self._look(channel, thread)
+            self._note(channel, thread, is_ours=found.is_ours)
+            return found
+        return _Thread(is_ours=self._begun[channel, thread])
 
-    async def _look(self, channel: str, thread: str) -> bool:
+    async def _look(self, channel: str, thread: str) -> _Thread:
+        login = self._login
         try:
-            found = await self._login.api.read(
+            found = await login.api.read(
                 "conversations.replies", {"channel": channel, "ts": thread, "limit": 1}
             )
         except RequestFailedError as error:
             if error.is_refusal:
-                return False
+                return _Thread(is_ours=False)
             raise ConnectionLostError(str(error)) from error
         first = next(iter(objects_of(found, "messages")), {})
-        me = self._login.me
-        return text_of(first, "user") == me or mentions(text_of(first, "text"), me)
+        author, is_to_me = text_of(first, "user"), mentions(text_of(first, "text"), login.me)
+        if is_to_me and login.has_threads and not is_dm(channel):
+            return _Thread(is_ours=True)  # it stands in the conversation
+        is_own = author == login.me
+        name = login.name if is_own or not author else (await login.names.person(author)).name
+        quoted = (await self._text(first))[:QUOTE_CHARS]
+        return _Thread(is_ours=is_own or is_to_me, quoted=quoted, quoted_name=name)
 
     def _note(self, channel: str, thread: str, *, is_ours: bool) -> None:
         self._begun[channel, thread] = is_ours

@@ -34,6 +34,8 @@ _LOOK_BACK: Final = timedelta(hours=2)
 
 A preview is shown before its reply is owed, and clocks differ.
 """
+_LOOK_BACK_FILE: Final = timedelta(minutes=2)
+"A file has no preview, and the one that was sent an hour ago may have its name and size."
 _LOOK_BACK_UNKNOWN: Final = timedelta(days=1)
 _PAGE: Final = 200
 _PAGES: Final = 10
@@ -132,9 +134,10 @@ class Sender:
         Raises:
             NotSentError: Slack does not tell now.
         """
-        since = message.since - _LOOK_BACK if message.since else None
-        oldest = since or self._clock.now() - _LOOK_BACK_UNKNOWN
         file, cursor = message.file, ""
+        back = _LOOK_BACK_FILE if file is not None else _LOOK_BACK
+        since = message.since - back if message.since else None
+        oldest = since or self._clock.now() - _LOOK_BACK_UNKNOWN
         name = _file_name(file) if file is not None else ""
         for _ in range(_PAGES):
             page = await self._page(message, ts_of(oldest), cursor)

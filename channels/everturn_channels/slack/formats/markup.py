@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from msgspec import Struct
 
 from everturn_channels.adapter import Button
@@ -28,9 +26,11 @@ REPEAT_LABEL: Final = marked("(This may be a repeat.)")
 _FALLBACK_CHARS: Final = 3_000  # of what notifications show, and clients that know no blocks
 _BUTTONS_MAX: Final = 25
 _LABEL_CHARS: Final = 75
-_MARKS: Final = 20_000
-"More bars and the like are no text that anybody wrote, and slow to parse."
-_PARSER: Final = MarkdownIt("commonmark").enable("table")
+_CELLS_MAX: Final = 2_000
+_COLUMN_MAX: Final = 60  # characters to which shorter cells are filled up
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_BAR: Final = re.compile(r"(?<!\\)\|")
+_DASHES: Final = re.compile(r":?-+:?")
 _CALLS: Final = re.compile(r"<(?=!(?:channel|here|everyone|subteam\^)|@[UWB][A-Z0-9]|#C[A-Z0-9])")
 "What notifies people, or looks as if a channel were meant."
 _NO_CALL: Final = "<\u2060"
@@ -118,36 +118,58 @@ def _actions(buttons: Sequence[Button]) -> dict[str, object]:
 
 def _without_tables(text: str) -> str:
     """Return a text with its tables as code, in columns: a `markdown` block shows none."""
-    if "|" not in text or text.count("|") > _MARKS:
+    if "|" not in text:
         return text
-    lines = text.split("\n")
-    tokens = _PARSER.parse(text)
-    for number in range(len(tokens) - 1, -1, -1):
-        token = tokens[number]
-        if token.type == "table_open" and token.level == 0 and token.map:
-            first, end = token.map
-            lines[first:end] = _table(tokens[number:])
-    return "\n".join(lines)
+    lines, found, fence, at = text.split("\n"), list[str](), "", 0
+    while at < len(lines):
+        line = lines[at]
+        if marker := _FENCE.match(line):
+            is_end = bool(fence) and marker[1].startswith(fence) and not marker[2].strip()
+            fence = "" if is_end else fence or marker[1]
+        if not fence and _begins_table(lines, at):
+            end = at + 2
+            while end < len(lines) and "|" in lines[end]:
+                end += 1
+            found += _table(lines[at:end])
+            at = end
+        else:
+            found.append(line)
+            at += 1
+    return "\n".join(found)
 
 
-def _table(tokens: Sequence[Token]) -> list[str]:
-    """Return the table that begins with a token, line by line."""
-    rows: list[list[str]] = []
-    for token in tokens:
-        if token.type == "table_close":
-            break
-        if token.type == "tr_open":
-            rows.append([])
-        elif token.type == "inline":
-            rows[-1].append(" ".join(token.content.split()))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+def _begins_table(lines: Sequence[str], at: int) -> bool:
+    """Whether a line is the head of a table: dashes stand below it, in as many columns."""
+    line = lines[at]
+    if at + 1 >= len(lines) or "|" not in line or line.startswith(("    ", "\t")):
+        return False
+    below = _cells(lines[at + 1])
+    return len(below) == len(_cells(line)) and all(map(_DASHES.fullmatch, below))
+
+
+def _cells(line: str) -> list[str]:
+    inside = line.strip().removeprefix("|")
+    if inside.endswith("|") and not inside.endswith("\\|"):
+        inside = inside[:-1]
+    return [cell.strip().replace("\\|", "|") for cell in _BAR.split(inside)]
+
+
+def _table(lines: Sequence[str]) -> list[str]:
+    """Return a table as lines of code, no cell left out; one without measure as it was written."""
+    rows = [_cells(line) for number, line in enumerate(lines) if number != 1]
+    columns = max(map(len, rows))
+    if columns * len(rows) > _CELLS_MAX:
+        return list(lines)
+    rows = [row + [""] * (columns - len(row)) for row in rows]
+    widths = [min(max(len(row[i]) for row in rows), _COLUMN_MAX) for i in range(columns)]
     shown = [
         " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
     shown.insert(1, "-+-".join("-" * width for width in widths))
     fence = "`" * max(3, 1 + max(map(_ticks, shown)))
-    return [fence, *shown, fence, ""]
+    indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
+    return [indent + line for line in (fence, *shown, fence)]
 
 
 def _ticks(line: str) -> int:
