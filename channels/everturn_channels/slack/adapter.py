@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
-from everturn_channels.errors import ChannelError, NotSentError
+from everturn_channels.errors import ChannelError, ConnectionLostError, NotSentError
 from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.ingestion.history import BacklogLimits
@@ -33,6 +33,7 @@ from everturn_channels.slack.socket_mode import SocketMode
 WATCH_S: Final = 20.0
 "How often it is kept that Slack is heard from: a socket ends by itself where nothing answers."
 _BACKLOG: Final = BacklogLimits(max_messages=100, max_age_s=86_400)
+_ENDED: Final = "The connection to Slack ended."
 _OFFLINE: Final = "The bot is not logged in to Slack."
 
 CAPABILITIES: Final = Capabilities(
@@ -93,6 +94,7 @@ class SlackAdapter(Adapter):
 
     async def _serve(self, login: Login, handler: InboundHandler) -> ChannelError:
         """Hand in what comes; return why it ended."""
+        failure: ChannelError | RequestFailedError = ConnectionLostError(_ENDED)
         async with (
             open_chat_queues(handler, self._clock, is_held=True) as queues,
             anyio.create_task_group() as tasks,
@@ -122,7 +124,6 @@ class SlackAdapter(Adapter):
                 if app_token:
                     tasks.start_soon(_watch, handler, cursors)
 
-            failure: ChannelError | RequestFailedError
             if app_token := self._account.app_token:
                 setting = f"channels.{self.name}.app_token"
                 sockets = SocketMode(login.api, app_token, setting, handler)

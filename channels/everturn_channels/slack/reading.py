@@ -153,7 +153,8 @@ class EventReader:
             if error.is_refusal:
                 return _Thread(is_ours=False)
             raise ConnectionLostError(str(error)) from error
-        first = next(iter(objects_of(found, "messages")), {})
+        messages = objects_of(found, "messages")
+        first: Json = messages[0] if messages else {}
         author, is_to_me = text_of(first, "user"), mentions(text_of(first, "text"), login.me)
         if is_to_me and login.has_threads and not is_dm(channel):
             return _Thread(is_ours=True)  # it stands in the conversation
