@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from everturn_actors.model import Compaction
 
+SpokenReplies: TypeAlias = Literal["never", "when_spoken_to", "always"]
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 
 
@@ -109,3 +110,5 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     "In which language its channels speak to people, like `de`; empty = that of each of them."
     prompt: PromptSpec = field(default_factory=PromptSpec)
     session: SessionSpec = field(default_factory=SessionSpec)
+    spoken_replies: SpokenReplies = "never"
+    "When its answers go to the people of a channel as sound, beside the text."

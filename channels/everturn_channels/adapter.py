@@ -303,6 +303,10 @@ class OutgoingFile:
     data: bytes = field(repr=False)
     file_name: str
     media_type: str
+    is_voice: bool = False
+    "Whether it is the agent's voice, in Ogg Opus: a voice note, where the platform has them."
+    duration_s: float = 0
+    "How long it sounds; 0 = nobody knows, or it is no sound."
 
 
 class Outbound(Struct, frozen=True, kw_only=True):

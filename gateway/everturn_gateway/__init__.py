@@ -44,7 +44,7 @@
 - `telemetry/`: what a gateway tells of itself: metrics, traces, and what a line of the log is about
 - `tools/`: the tools of agents, and what stands before them
 - `usage/`: what models are used for, by agent and day: counted, priced, limited, and kept
-- `voice/`: what people say and hear: voice notes become text
+- `voice/`: what people say and hear: voice notes become text, and answers sound
 - `yaml_files/`: read YAML files into checked values, and say of everything that is wrong where it
   stands
 """

@@ -22,7 +22,7 @@ from support.talking import (
     write_talking,
 )
 from support.telegram_api import TOKEN, open_telegram_api
-from support.voice_api import KEY, Said, open_voice_api
+from support.voice_api import KEY, SPOKEN, Said, open_voice_api
 
 
 async def test_a_voice_note_outlives_a_kill_and_is_answered_once(tmp_path: Path) -> None:
@@ -41,8 +41,11 @@ async def test_a_voice_note_outlives_a_kill_and_is_answered_once(tmp_path: Path)
         )
         file = tmp_path / "everturn.yaml"
         heard_by = {"kind": "openai", "base_url": voice.url, "api_key": KEY}
-        config = {**json.loads(file.read_text()), "voice": {"transcription": heard_by}}
+        voices = {"transcription": heard_by, "speech": heard_by}
+        config = {**json.loads(file.read_text()), "voice": voices}
         file.write_text(json.dumps(config))
+        agent = tmp_path / "agents" / "helper" / "agent.yaml"
+        agent.write_text(f"{agent.read_text()}  voice: {{reply: when_spoken_to}}\n")
         telegram.files["note"] = b"OggS the sound of a question"
         note = {"file_id": "note", "file_unique_id": "note", "duration": 3, "file_size": 28}
         voice.holds = anyio.Event()
@@ -54,16 +57,16 @@ async def test_a_voice_note_outlives_a_kill_and_is_answered_once(tmp_path: Path)
         voice.holds.set()
         voice.holds = None
         async with gateway_process(tmp_path, imported=TELEGRAM):
-            await until(lambda: read(telegram, ANN))
+            await until(lambda: telegram.sent("sendVoice"))
             await until_said(tmp_path, ANN)
             telegram.files["song"] = b"ID3 the sound of a song"
             song = {"file_id": "song", "file_unique_id": "song", "duration": 3, "file_size": 23}
             voice.script.append(Said(body=b"<html>no</html>"))
             write(telegram, audio={**song, "file_name": "song.mp3"})
-            await until(lambda: len(read(telegram, ANN)) == 3)
+            await until(lambda: len(read(telegram, ANN)) == 4)
             await until_said(tmp_path, ANN)
 
-    answer, told, last = read(telegram, ANN)
+    answer, _, told, last = read(telegram, ANN)
     assert '[voice note, 0:03: "what is it?"]' in answer
     assert (
         told
@@ -76,6 +79,11 @@ async def test_a_voice_note_outlives_a_kill_and_is_answered_once(tmp_path: Path)
         b"ID3 the sound of a song",
     ]
     assert len(brain.asked) == 2
+    (sound,) = telegram.sent("sendVoice")
+    assert [*sound.files.values()] == [("reply.ogg", SPOKEN)]
+    (spoken,) = [each["input"] for each in voice.spoken]
+    assert spoken.startswith("re: ")
+    assert spoken.endswith('[voice note, 0:03: "what is it?"].')
     events = [event["type"] for event in log_of(tmp_path, ANN)]
     assert events.count("transcribed") == 2
     check_secrets(tmp_path, KEY)

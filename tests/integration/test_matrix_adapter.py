@@ -148,6 +148,7 @@ async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
             await file.fetch(3)
 
     assert (content["msgtype"], content["info"]["mimetype"]) == ("m.image", "image/png")
+    assert "org.matrix.msc3245.voice" not in content
     assert (data, file.file_name, file.media_type) == (PICTURE.data, "a.png", "image/png")
     assert (file.is_voice, file.duration_s) == (True, 2.5)
     assert (stored == [PICTURE.data]) != is_encrypted

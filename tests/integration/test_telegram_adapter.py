@@ -451,9 +451,15 @@ async def test_what_telegram_refuses_for_its_form_goes_plain() -> None:
         with pytest.raises(RefusedError) as gone:
             await adapter.edit(HERE, "", "99999", payload)
         api.fail("sendPhoto", 400, "Bad Request: PHOTO_INVALID_DIMENSIONS")
+        api.fail("sendVoice", 400, "Bad Request: VOICE_MESSAGES_FORBIDDEN")
         picture = OutgoingFile(data=b"\x89PNG", file_name='a"b\n.png', media_type="image/png")
         for repeat in (False, True):
             await adapter.send(out("", file=picture, is_repeat=repeat))
+        sound = OutgoingFile(
+            data=b"OggS", file_name="reply.ogg", media_type="audio/ogg", is_voice=True, duration_s=2
+        )
+        for _ in range(2):  # first she lets nobody send her voice notes
+            await adapter.send(out("", file=sound))
 
     plain = api.asked("sendMessage")
     assert [call.status for call in plain] == [400, 200]
@@ -463,7 +469,9 @@ async def test_what_telegram_refuses_for_its_form_goes_plain() -> None:
     assert edited == "bolder"
     assert not gone.value.is_chat_gone
     assert api.files["sent/ab.png"] == b"\x89PNG"
-    assert [len(api.sent(method)) for method in ("sendDocument", "sendPhoto")] == [1, 1]
+    methods = ("sendDocument", "sendPhoto", "sendVoice")
+    assert [len(api.sent(method)) for method in methods] == [2, 1, 1]
+    assert api.sent("sendVoice")[0].params["duration"] == "2"
     assert api.sent("sendPhoto")[0].result["caption"] == "(This may be a repeat.)"
 
 

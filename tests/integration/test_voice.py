@@ -12,19 +12,22 @@ import pytest
 from msgspec.structs import replace
 from support.delivering import delivering
 from support.tables import table
-from support.voice_api import HEARD, KEY, Said, open_voice_api
+from support.voice_api import HEARD, KEY, SPOKEN, Said, open_voice_api
 
-from everturn_actors.errors import NotTranscribedError
+from everturn_actors.errors import NotSpokenError, NotTranscribedError
 from everturn_actors.events import Transcribed
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Attachment, IncomingMessage, Upload, UserMessage
-from everturn_actors.ports import Transcriber, Transcript
+from everturn_actors.ports import Speech, Transcriber, Transcript
+from everturn_actors.spec import SpokenReplies
 from everturn_actors.state.recovery import recover
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.config.voice import EndpointSettings
+from everturn_gateway.config.voice import EndpointSettings, SpeechSettings
 from everturn_gateway.providers.passing_on import PassingOn
+from everturn_gateway.voice.aloud import aloud
 from everturn_gateway.voice.endpoint import EndpointEngine
 from everturn_gateway.voice.sound import ogg_duration_s
+from everturn_gateway.voice.speech import EndpointSpeaker
 from everturn_gateway.voice.transcription import Bounded
 
 NOTE = Upload(
@@ -205,7 +208,7 @@ BUSY = Said(status=503, body=b"<html>")
         ([Said(body=["text"])], "no transcript", 1),
         ([Said(body={**HEARD, "text": "la " * 400})], "no transcript", 1),
         ([Said(body={**HEARD, "text": "a\x1b[2J\n b", "duration": "x"})], r"^a \[2J b$", 1),
-        ([Said(body=b"x" * 9_000_000)], "no transcript", 1),
+        ([Said(body=b"x" * 9_000_000)], "too large", 1),
     ],
 )
 async def test_a_server_is_asked_as_documented_and_believed_within_reason(
@@ -245,13 +248,14 @@ async def test_limits_keys_and_silence_of_a_server() -> None:
         async with hearing(api.url, key="sk-wrong") as ears:
             with pytest.raises(NotTranscribedError, match="refuses the key"):
                 await ears.transcribe(FILE, b"OggS")
-        async with hearing(api.url, model="gpt-4o-transcribe", deadline_s=0.2) as ears:
+        async with hearing(api.url, model="gpt-4o-transcribe") as ears:
             assert (await ears.transcribe(FILE, b"OggS")).duration_s == 2.5
+        async with hearing(api.url, deadline_s=0.2) as ears:
             api.holds = anyio.Event()
             with pytest.raises(NotTranscribedError, match="longer than"):
                 await ears.transcribe(FILE, b"OggS")
     async with hearing("http://127.0.0.1:9/v1") as ears:
-        with pytest.raises(NotTranscribedError, match="can be reached"):
+        with pytest.raises(NotTranscribedError, match="cannot be reached"):
             await ears.transcribe(FILE, b"OggS")
 
 
@@ -269,3 +273,175 @@ def opus(seconds: int) -> bytes:
 def test_ogg_says_how_long_it_sounds(data: bytes, seconds: float) -> None:
     """And what is none, or damaged, says nothing."""
     assert ogg_duration_s(data) == pytest.approx(seconds)
+
+
+# --- answers as sound ---
+
+
+@dataclass(kw_only=True)
+class Mouth:
+    """A `Speaker` that speaks, or does not."""
+
+    error: Exception | None = None
+    said: list[str] = field(default_factory=list[str])
+
+    async def speak(self, markdown: str) -> Speech | None:
+        """Speak."""
+        self.said.append(markdown)
+        if self.error is not None:
+            raise self.error
+        return Speech(data=b"OggS" + markdown.encode(), model="mouth", source="here", duration_s=2)
+
+
+@table(
+    ("rule", "upload", "mouth", "shown"),
+    [
+        ("when_spoken_to", NOTE, Mouth(), ["reply 1", "<reply.ogg>"]),
+        ("when_spoken_to", None, Mouth(), ["reply 1"]),
+        ("always", None, Mouth(), ["reply 1", "<reply.ogg>"]),
+        ("never", NOTE, Mouth(), ["reply 1"]),
+        (
+            "always",
+            None,
+            Mouth(error=NotSpokenError("whoever speaks refuses the key")),
+            ["reply 1", "~This could not be spoken: whoever speaks refuses the key."],
+        ),
+        (
+            "always",
+            None,
+            Mouth(error=RuntimeError("secret")),
+            ["reply 1", "~This could not be spoken: speaking failed by a fault."],
+        ),
+    ],
+)
+async def test_who_speaks_is_answered_aloud_once_and_in_text(
+    rule: SpokenReplies, upload: Upload | None, mouth: Mouth, shown: list[str]
+) -> None:
+    """The text comes first; the sound is an event, and its bytes were kept before."""
+    async with delivering(transcriber=Ears(), speaker=mouth, spoken_replies=rule) as world:
+        message = IncomingMessage(
+            text="hello",
+            key=world.key(),
+            sender="ann",
+            attachments=(upload,) if upload is not None else (),
+        )
+        submission = await world.service.submit(message)
+        await world.until_delivered(submission.session_id)
+        log = await world.log(submission.session_id)
+        texts = world.adapter.world.texts
+        files = [
+            each.message.file
+            for each in world.adapter.world.messages.values()
+            if each.message.file is not None
+        ]
+
+    assert texts == shown
+    kinds = [type(event.body).__name__ for event in log]
+    assert kinds.count("TurnFinished") == 1
+    assert kinds.count("Spoken") == (len(shown) > 1)
+    for file in files:
+        assert (file.data, file.is_voice, file.duration_s) == (b"OggSreply 1", True, 2)
+
+
+async def test_a_crash_before_the_sound_makes_it_again_and_after_it_sends_the_same() -> None:
+    """The text is there already, and is not sent twice."""
+    disk, mouth = MemoryDisk(), Mouth()
+    asked, holds = anyio.Event(), anyio.Event()
+
+    class Slow(Mouth):
+        async def speak(self, markdown: str) -> Speech | None:
+            asked.set()
+            await holds.wait()
+            return await super().speak(markdown)
+
+    async with (
+        open_memory_store(disk) as store,
+        delivering(store=store, speaker=Slow(), spoken_replies="always") as world,
+    ):
+        submission = await world.say()
+        await asked.wait()
+        before = world.adapter
+    async with (
+        open_memory_store(disk) as store,
+        delivering(store=store, speaker=mouth, spoken_replies="always", adapter=before) as world,
+    ):
+        await world.until_delivered(submission.session_id)
+        texts = world.adapter.world.texts
+
+    assert texts == ["reply 1", "<reply.ogg>"]
+    assert mouth.said == ["reply 1"]
+
+
+class _FreeSpeech:
+    def check(self) -> None:
+        """Let all pass."""
+
+    def add(self, characters: int) -> None:
+        """Count nothing."""
+
+
+@table(
+    ("markdown", "script", "outcome"),
+    [
+        ("It is **warm**.", [], "It is warm."),
+        ("```sh\nls\n```", [], ""),
+        ("word " * 500, [], ""),
+        ("hello", [Said(status=503), Said(status=401)], "refuses the key"),
+        ("hello", [Said(body=b"<html>")], "no sound"),
+        ("hello", [Said(status=500)] * 3, "out of order"),
+    ],
+)
+async def test_a_server_speaks_as_documented(
+    markdown: str, script: list[Said], outcome: str
+) -> None:
+    """What nobody would listen to is not sent there; what comes back is sound, or told."""
+    section = SpeechSettings.model_validate({"kind": "openai", "api_key": KEY})
+    async with open_voice_api() as api, aclosing(PassingOn({}, str)) as to:
+        api.script.extend(script)
+        mouth = EndpointSpeaker(
+            settings=section.model_copy(update={"base_url": api.url}),
+            passing_on=to,
+            account=_FreeSpeech(),
+            slots=anyio.CapacityLimiter(1),
+            retry_s=0,
+        )
+        speech, problem = None, ""
+        try:
+            speech = await mouth.speak(markdown)
+        except NotSpokenError as error:
+            problem = str(error)
+    if script:
+        assert re.search(outcome, problem)
+    assert (speech is not None) == (not script and bool(outcome))
+    if speech is not None:
+        assert speech.data == SPOKEN
+        assert api.spoken == [
+            {
+                "model": "gpt-4o-mini-tts",
+                "voice": "alloy",
+                "input": outcome,
+                "response_format": "opus",
+            }
+        ]
+
+
+@table(
+    ("markdown", "words"),
+    [
+        (
+            "# Weather\n\nIt is **warm**, see [here](https://a.example) or https://b.example/x.",
+            "Weather.\nIt is warm, see here or.",
+        ),
+        (
+            "| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- `two`\n\n```sh\nls\n```\n",
+            "one.\ntwo.",
+        ),
+        ("![cat](c.png)", ""),
+        ("<b>hi</b> there", "hi there."),
+        ("***", ""),
+        ("", ""),
+    ],
+)
+def test_words_are_read_aloud_and_neither_code_nor_addresses(markdown: str, words: str) -> None:
+    """Nobody wants to hear a table."""
+    assert aloud(markdown) == words

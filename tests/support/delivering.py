@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+from msgspec import structs
 from msgspec.structs import replace
 from support.patience import WAIT_S
 from support.scripted_adapter import ScriptedAdapter
@@ -15,7 +16,7 @@ from support.scripted_adapter import ScriptedAdapter
 from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply
-from everturn_actors.ports import Agent, Gate, SessionStore, Tool, Transcriber
+from everturn_actors.ports import Agent, Gate, SessionStore, Speaker, Tool, Transcriber
 from everturn_actors.service import (
     ServicePorts,
     ServiceSettings,
@@ -23,6 +24,7 @@ from everturn_actors.service import (
     TurnService,
     open_service,
 )
+from everturn_actors.spec import SpokenReplies
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import (
     ManualClock,
@@ -109,6 +111,8 @@ async def delivering(
     clock: ManualClock | None = None,
     gate: Gate | None = None,
     transcriber: Transcriber | None = None,
+    speaker: Speaker | None = None,
+    spoken_replies: SpokenReplies = "never",
     drain_s: float = 0,
 ) -> AsyncGenerator[Delivering]:
     """Open a service whose conversations of the channel `test` are delivered to a platform.
@@ -128,11 +132,12 @@ async def delivering(
         limiter=RateLimiter(clock, lambda: 0.0),
     )
     agent = Agent(
-        spec=make_spec(),
+        spec=structs.replace(make_spec(), spoken_replies=spoken_replies),
         provider=provider,
         tools=tools or {},
         gate=gate,
         transcriber=transcriber,
+        speaker=speaker,
     )
     async with AsyncExitStack() as stack:
         if store is None:

@@ -359,7 +359,7 @@ class TelegramApi:
                 self.menus[p.get("language_code", "")] = p["commands"]
             case "sendMessage":
                 return self._send(p, text=_text(p, "text", TEXT_UNITS), entities=_entities(p))
-            case "sendDocument" | "sendPhoto":
+            case "sendDocument" | "sendPhoto" | "sendVoice":
                 return self._send_file(call)
             case "editMessageText":
                 return self._edit(p)

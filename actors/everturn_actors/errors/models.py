@@ -105,4 +105,8 @@ class NotTranscribedError(CoreError):
     """There are no words of a sound; the text says why, as a part of a sentence."""
 
 
+class NotSpokenError(CoreError):
+    """A reply could not be spoken; the text says why, as a part of a sentence."""
+
+
 # --- the model acts ---

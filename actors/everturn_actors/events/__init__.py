@@ -8,7 +8,7 @@
 - `notes`: what is put before the model besides what is said: notes, quotes, pinned messages
 - `reductions`: what is hidden from the model
 - `turns`: a turn: begun, taken on by calls of a model, ended
-- `voice`: what is heard of people who speak
+- `voice`: what is heard of people who speak, and said to them
 """
 
 from everturn_actors.events.calls import (
@@ -48,7 +48,7 @@ from everturn_actors.events.turns import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.events.voice import Transcribed
+from everturn_actors.events.voice import Spoken, Transcribed
 
 __all__ = [
     "EMERGENCY",
@@ -84,6 +84,7 @@ __all__ = [
     "SessionEnded",
     "SessionShared",
     "SessionStarted",
+    "Spoken",
     "StatusChanged",
     "Steered",
     "StepStarted",

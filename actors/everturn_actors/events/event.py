@@ -41,7 +41,7 @@ from everturn_actors.events.turns import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.events.voice import Transcribed
+from everturn_actors.events.voice import Spoken, Transcribed
 
 Body: TypeAlias = (
     SessionStarted
@@ -77,6 +77,7 @@ Body: TypeAlias = (
     | Pinned
     | Unpinned
     | Transcribed
+    | Spoken
     | TurnFinished
     | StatusChanged
     | SessionEnded

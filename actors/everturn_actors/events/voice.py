@@ -1,10 +1,11 @@
-"""What is heard of people who speak. Pure."""
+"""What is heard of people who speak, and said to them. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from everturn_actors.events.body import EventBody
+from everturn_actors.model import Attachment
 
 _ROUND: Final = str.maketrans("[]", "()")  # a line in brackets is the gateway's own
 
@@ -65,6 +66,24 @@ class Transcribed(EventBody, frozen=True, kw_only=True):
     def _what(self) -> str:
         what = "voice note" if self.is_voice else f"audio file {self.file_name or self.file}"
         return f"{what}, {clock_text(self.duration_s)}" if self.duration_s else what
+
+
+class Spoken(EventBody, frozen=True, kw_only=True):
+    """The answer of the open turn was made sound, which goes to its people beside the text."""
+
+    turn: int
+    attachments: tuple[Attachment, ...] = ()
+    "The sound; its bytes were kept before. None where `error` says why."
+    error: str = ""
+    "Why it was not spoken, for people, as a part of a sentence."
+    model: str = ""
+    source: str = ""
+    "Who spoke it: a host."
+
+    @property
+    def line(self) -> str:
+        """What people are told of it; empty where it was spoken."""
+        return f"This could not be spoken: {self.error}." if self.error else ""
 
 
 def clock_text(duration_s: float) -> str:

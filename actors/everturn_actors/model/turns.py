@@ -307,6 +307,8 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     "What the platform calls that message; empty = nobody knows whether it is there."
     quoted: tuple[int, ...] = ()
     "The seqs of older messages that follow its question, quoted."
+    is_spoken: bool = False
+    "Whether its answer was made sound."
 
     @property
     def blocks(self) -> tuple[UserMessage | Step, ...]:

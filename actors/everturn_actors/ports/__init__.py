@@ -50,7 +50,7 @@ from everturn_actors.ports.tools import (
     ToolOutput,
     Verdict,
 )
-from everturn_actors.ports.voice import Transcriber, Transcript
+from everturn_actors.ports.voice import Speaker, Speech, Transcriber, Transcript
 
 __all__ = [
     "ABSENT",
@@ -81,6 +81,8 @@ __all__ = [
     "SessionFilter",
     "SessionStore",
     "SessionSummary",
+    "Speaker",
+    "Speech",
     "Summariser",
     "Tool",
     "ToolCapabilities",

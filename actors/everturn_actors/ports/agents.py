@@ -13,7 +13,7 @@ from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.model import ChosenModel, OpenTurn, ShownNotes, ToolDefinition
 from everturn_actors.ports.models import ModelProvider, Summariser
 from everturn_actors.ports.tools import Gate, Tool, ToolContext
-from everturn_actors.ports.voice import Transcriber
+from everturn_actors.ports.voice import Speaker, Transcriber
 from everturn_actors.spec import AgentSpec, PromptSpec
 
 
@@ -50,6 +50,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     are hidden; it gives None where there are none. None: nothing is quoted by itself."""
     transcriber: Transcriber | None = None
     "Hears voice notes before the model is called; None = it is told of them as of any file."
+    speaker: Speaker | None = None
+    "Speaks its answers, where `spec.spoken_replies` says so; None = they are text alone."
     deferred: Callable[[], Collection[str]] = tuple
     "Names of its tools that stand in no request now: the model finds them in another way."
 

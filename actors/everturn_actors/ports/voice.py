@@ -38,3 +38,30 @@ class Transcriber(Protocol):
                 and holds no secret.
         """
         ...
+
+
+class Speech(Struct, frozen=True, kw_only=True):
+    """A text as sound."""
+
+    data: bytes
+    "Ogg Opus, as platforms have it in voice notes."
+    model: str
+    source: str
+    "Who spoke it: a host."
+    duration_s: float = 0
+    "0 = nobody knows."
+
+
+class Speaker(Protocol):
+    """Makes sound of what an agent answers."""
+
+    async def speak(self, markdown: str) -> Speech | None:
+        """Return an answer as sound; None where nothing in it can be spoken, or too much.
+
+        It has limits and a deadline of its own, and tries again by itself. Cancellation ends it.
+        Anything but the error below is a fault of it, which costs this answer its sound.
+
+        Raises:
+            NotSpokenError: It could not be done; its text is for people, and holds no secret.
+        """
+        ...

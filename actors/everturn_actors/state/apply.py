@@ -39,6 +39,7 @@ from everturn_actors.events import (
     SessionEnded,
     SessionShared,
     SessionStarted,
+    Spoken,
     StatusChanged,
     Steered,
     StepStarted,
@@ -82,7 +83,7 @@ from everturn_actors.state.changes.turns import (
     apply_turn_finished,
     apply_turn_started,
 )
-from everturn_actors.state.changes.voice import apply_transcribed
+from everturn_actors.state.changes.voice import apply_spoken, apply_transcribed
 from everturn_actors.state.session_state import SessionState
 
 
@@ -166,7 +167,8 @@ def _apply_to_whole(
     | Pinned
     | Unpinned
     | PromptCounted
-    | Transcribed,
+    | Transcribed
+    | Spoken,
 ) -> SessionState:
     """Apply what happens to the session as a whole, beside its messages and turns."""
     match body:
@@ -182,6 +184,8 @@ def _apply_to_whole(
             return apply_prompt_counted(state, event, body)
         case Transcribed():
             return apply_transcribed(state, event, body)
+        case Spoken():
+            return apply_spoken(state, event, body)
         case SessionStarted():
             raise impossible(event, "the session has begun already")
         case Branched():

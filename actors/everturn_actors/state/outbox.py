@@ -19,6 +19,7 @@ from everturn_actors.events import (
     Event,
     ModelCallFailed,
     ModelReplied,
+    Spoken,
     Transcribed,
     TurnFinished,
 )
@@ -72,8 +73,8 @@ def announcement_items(event: Event, turn: int, body: Announced) -> Iterator[Out
         )
 
 
-def file_items(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[OutboxItem]:
-    """Yield what is pending for a call: the files that it sends."""
+def file_items(event: Event, turn: OpenTurn, body: CallFinished | Spoken) -> Iterator[OutboxItem]:
+    """Yield what is pending for a call, or an answer that is spoken: the files that it sends."""
     if turn.delivers and body.attachments:
         yield OutboxItem(
             seq=event.seq,
@@ -109,7 +110,9 @@ def drop_items(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[Outbox
 
 
 def line_items(
-    event: Event, turn: OpenTurn | None, body: ContextReduced | ModelCallFailed | Transcribed
+    event: Event,
+    turn: OpenTurn | None,
+    body: ContextReduced | ModelCallFailed | Transcribed | Spoken,
 ) -> Iterator[OutboxItem]:
     """Yield what is pending for a reduction, an outage, or a voice note: the line about it.
 

@@ -24,6 +24,8 @@ What belongs here acts for a turn and knows nothing of the actor that started it
 - `replay`: finds a past request in a session's log, and makes it again from the state it came from
 - `reply_flaws`: what is wrong with a reply: withheld, empty, calls that cannot be read, another
   form
+- `speaking`: an answer is spoken before its turn ends: by an event, so that it is made once and
+  then sent
 - `summaries`: has a model write a summary, within bounds; what no model writes is a digest
 - `calls/`: the calls of one reply: the agent's gate, the people who are asked, the runs and their
   results

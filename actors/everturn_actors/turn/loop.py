@@ -31,6 +31,7 @@ from everturn_actors.turn.hearing import hear
 from everturn_actors.turn.model_call import Timing, TurnHost, call_model, deadline_stopped
 from everturn_actors.turn.model_retry import wait_s
 from everturn_actors.turn.recollection import recollect
+from everturn_actors.turn.speaking import is_to_be_spoken, speak
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +125,8 @@ async def _take_steps(
     while (turn := _open_turn(host, number)) is not None:
         # Each branch is a place where a crash may have stopped: what is next stands in the state.
         if turn.step is None:
-            await host.record(*_between_steps(host, turn, agent))
+            aloud = await speak(host, turn, agent)
+            await host.record(*aloud, *_between_steps(host, turn, agent))
         elif turn.step.reply is None:
             turn = await hear(host, turn, agent)
             # Once, before the first call: a turn that goes on has its notes already.
@@ -134,7 +136,7 @@ async def _take_steps(
             if turn.outage is not None:
                 turn = await _after_outage(host, turn, turn.outage, agent, timing, deadline)
             replied = await call_model(host, turn, agent, timing)
-            await host.record(replied, *_after_call(turn, replied))
+            await host.record(replied, *_after_call(turn, agent, replied))
         else:
             await run_calls(host, turn, agent, timing, deadline)
 
@@ -160,12 +162,14 @@ async def _after_outage(
 
 
 def _after_call(
-    turn: OpenTurn, replied: ModelReplied | ReplyBroken | ModelCallFailed
+    turn: OpenTurn, agent: Agent, replied: ModelReplied | ReplyBroken | ModelCallFailed
 ) -> list[Body]:
     """Return what follows the event that a call gave, in the same append."""
     match replied:
         case ModelReplied():
-            return [] if replied.calls else [TurnFinished(turn=turn.number, outcome="answered")]
+            # The text of an answer that is spoken goes out first; the turn ends with the sound.
+            goes_on = bool(replied.calls) or is_to_be_spoken(turn, agent)
+            return [] if goes_on else [TurnFinished(turn=turn.number, outcome="answered")]
         case ReplyBroken():
             return _after_broken(turn, replied)
         case ModelCallFailed():

@@ -187,6 +187,8 @@ class ChunkSender:
                 data=data,
                 file_name=attachment.file_name or attachment.name,
                 media_type=attachment.media_type,
+                is_voice=attachment.is_voice,
+                duration_s=attachment.duration_s,
             )
             try:
                 return await self._adapter.send(structs.replace(message, payload="", file=file))

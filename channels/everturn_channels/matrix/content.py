@@ -23,6 +23,8 @@ from everturn_channels.ingestion.json_fields import (
 QUOTE_CHARS: Final = 500  # of a message that is replied to
 BUTTONS: Final = "chat.everturn.buttons"
 "The field of a message of the bot's that says what its buttons carry, in their order."
+VOICE: Final = "org.matrix.msc3245.voice"
+"The field of a voice note. Source: MSC 3245, which Element reads and writes."
 NUMBERS: Final = (*(f"{n}\ufe0f\u20e3" for n in range(1, 10)), "\N{KEYCAP TEN}")
 "The reactions that stand for buttons."
 MESSAGES: Final = frozenset(

@@ -30,6 +30,7 @@ from everturn_channels.languages import marked, said
 from everturn_channels.matrix.content import (
     BUTTONS,
     QUOTE_CHARS,
+    VOICE,
     body_of,
     button_of,
     described,
@@ -51,7 +52,6 @@ logger = logging.getLogger(__name__)
 KEY_WAIT_S: Final = 10.0
 "A key may come a moment after the message that it is for; what follows in the chat waits for it."
 TOLD_EVERY_S: Final = 3600.0
-_VOICE: Final = "org.matrix.msc3245.voice"  # source: MSC 3245, which Element writes
 NO_KEY: Final = marked(
     "I cannot read what you wrote: it is encrypted, and its key was not given to me. If the key"
     " comes I read it then; or write it again."
@@ -243,7 +243,7 @@ class EventReader:
             file_name=text_of(content, "filename") or text_of(content, "body"),
             media_type=text_of(content, "info", "mimetype"),
             size_bytes=number_of(content, "info", "size"),
-            is_voice=_VOICE in content,
+            is_voice=VOICE in content,
             duration_s=(number_of(content, "info", "duration") or 0) / 1000,
         )
 

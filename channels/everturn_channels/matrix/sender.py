@@ -20,7 +20,7 @@ from everturn_channels.errors import NotSentError, RefusedError, SendError
 from everturn_channels.ingestion.json_fields import objects_of, text_of
 from everturn_channels.languages import said
 from everturn_channels.matrix import markup
-from everturn_channels.matrix.content import BUTTONS, NUMBERS
+from everturn_channels.matrix.content import BUTTONS, NUMBERS, VOICE
 from everturn_channels.matrix.encryption import Encryption
 from everturn_channels.matrix.requests import (
     Homeserver,
@@ -203,13 +203,18 @@ class Sender:
             raise RefusedError(msg)
         major = file.media_type.partition("/")[0]
         name = one_line(file.file_name) or "file"
+        info = {"mimetype": file.media_type or "application/octet-stream", "size": size}
         content: dict[str, object] = {
             "msgtype": f"m.{major}" if major in _KINDS else "m.file",
             "body": name,
             "filename": name,
-            "info": {"mimetype": file.media_type or "application/octet-stream", "size": size},
+            "info": info,
             "m.mentions": {},
         }
+        if file.is_voice:
+            content[VOICE] = {}
+        if file.duration_s:
+            content["info"] = {**info, "duration": round(file.duration_s * 1000)}
         if message.is_repeat and message.is_late:
             content["body"] = said(markup.REPEAT_LABEL)
         try:

@@ -19,6 +19,7 @@ from aiogram.methods import (
     SendMessage,
     SendMessageDraft,
     SendPhoto,
+    SendVoice,
     SetMessageReaction,
 )
 from aiogram.methods.base import TelegramMethod
@@ -61,6 +62,9 @@ _ROW_BUTTONS: Final = 3
 _NO_PREVIEW: Final = LinkPreviewOptions(is_disabled=True)
 
 _ENTITY_FAULT: Final = re.compile(r"entit|can't parse", re.IGNORECASE)
+_VOICE_TYPE: Final = "audio/ogg"
+# Some let nobody send them voice notes; a file they take.
+_VOICE_FAULT: Final = re.compile(r"voice", re.IGNORECASE)
 _PHOTO_FAULT: Final = re.compile(r"photo|image", re.IGNORECASE)
 
 
@@ -188,6 +192,21 @@ class Sender:
                 return await self._sent(photo, UPLOAD_S)
             except TelegramBadRequest as error:
                 if not _PHOTO_FAULT.search(error.message):  # its sides are too long, for one
+                    raise self._line.refused(error) from None
+        if file.is_voice and file.media_type == _VOICE_TYPE:
+            voice = SendVoice(
+                chat_id=document.chat_id,
+                voice=upload,
+                duration=round(file.duration_s) or None,
+                message_thread_id=document.message_thread_id,
+                caption=document.caption,
+                reply_parameters=document.reply_parameters,
+                reply_markup=document.reply_markup,
+            )
+            try:
+                return await self._sent(voice, UPLOAD_S)
+            except TelegramBadRequest as error:
+                if not _VOICE_FAULT.search(error.message):
                     raise self._line.refused(error) from None
         return await self._refusing(self._sent(document, UPLOAD_S))
 

@@ -40,6 +40,7 @@ from everturn_actors.events import (
     SessionEnded,
     SessionShared,
     SessionStarted,
+    Spoken,
     StatusChanged,
     Steered,
     StepStarted,
@@ -181,6 +182,7 @@ class ReplyReader:
                 | NotesShown()
                 | PromptCounted()
                 | OlderQuoted()
+                | Spoken()
                 | Pinned()
                 | Unpinned()
                 | DeliveryPlanned()

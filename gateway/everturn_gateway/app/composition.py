@@ -40,6 +40,7 @@ from everturn_gateway.channels.answering import AgentAnswers
 from everturn_gateway.channels.seats import ChannelEnvironment
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
+from everturn_gateway.config.voice import VoiceConfig
 from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_choices import ModelChoices
@@ -318,8 +319,8 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
 
 
 def _voices(start: _Start, base: _Base, meter: Meter) -> Voices | None:
-    """Return what agents hear with, where the configuration says so; else nothing is loaded."""
-    if start.config.voice.transcription is None:
+    """Return what agents hear and speak with; None, and nothing loaded, where nobody does."""
+    if start.config.voice == VoiceConfig():
         return None
     return voices.Voices(
         start.config,

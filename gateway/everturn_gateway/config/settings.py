@@ -188,7 +188,7 @@ class Config:
     cluster: ClusterConfig | None = None
     "This gateway among those that share its store; None = it is alone."
     voice: VoiceConfig = field(default_factory=VoiceConfig)
-    "Who hears what people say."
+    "Who hears what people say, and speaks to them."
     channels: tuple[ChannelConfig, ...] = ()
     "Those that are enabled; no two have one name."
     routes: tuple[Route, ...] = ()
@@ -307,7 +307,7 @@ def load_config(
         channels=(values.gateways or values.channels).values(installed(), base, chosen),
         store=store_config(values.store, read.document),
         cluster=cluster_config(values.cluster, base),
-        voice=VoiceConfig(transcription=values.voice.transcription),
+        voice=VoiceConfig(transcription=values.voice.transcription, speech=values.voice.speech),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
         notes=read.notes,

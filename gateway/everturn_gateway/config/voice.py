@@ -1,4 +1,4 @@
-"""`voice` of `everturn.yaml`: who writes down what people say."""
+"""`voice` of `everturn.yaml`: who writes down what people say, and who speaks to them."""
 
 from __future__ import annotations
 
@@ -61,21 +61,44 @@ AnyTranscription: TypeAlias = Annotated[
 ]
 
 
+class SpeechSettings(SettingsModel):
+    """`voice.speech`: a server that speaks OpenAI's API; for agents with `spec.voice.reply`."""
+
+    kind: Literal["openai"]
+    model: Text = "gpt-4o-mini-tts"
+    voice: Text = "alloy"
+    base_url: Address | None = None
+    "Of the API, as `http://127.0.0.1:8000/v1`; by default OpenAI's own."
+    api_key: str = Field(default="", repr=False)
+    "By default that of the provider openai."
+    instructions: str = ""
+    "How it is to speak, for models that listen to that."
+    max_characters: Annotated[int, Field(ge=1, le=4096)] = 2000
+    "A longer answer is text alone."
+    timeout_seconds: Annotated[int, Field(ge=1, le=600)] = 60
+    "Deadline of one answer, tries and waiting included."
+    usd_per_million_characters: Annotated[float, Field(ge=0, le=10_000)] | None = None
+    "What it costs, for the account of what is used."
+
+
 class VoiceSettings(SettingsModel):
     """`voice`."""
 
     transcription: AnyTranscription | None = None
+    speech: SpeechSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceConfig:
-    """Who hears what people say."""
+    """Who hears what people say, and speaks to them."""
 
     transcription: EndpointSettings | WhisperSettings | None = None
     "None = voice notes stay files."
+    speech: SpeechSettings | None = None
+    "None = answers are text alone."
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What nothing that people read may show."""
-        sections = [each for each in (self.transcription,) if each is not None]
+        sections = [each for each in (self.transcription, self.speech) if each is not None]
         return tuple(secret for each in sections for secret in secret_fields(each))

@@ -15,6 +15,6 @@ gateway that runs over HTTP; the gateway makes one of itself.
 - `schedules`: what is wrong with scheduled jobs
 - `subject`: what is examined, and whom it is asked of
 - `tokens`: what should be looked at in the tokens of principals
-- `voice`: who hears what people say, and whether that can work
+- `voice`: who hears what people say and speaks to them, and whether that can work
 - `workspace`: whether a workspace is private, and has room
 """

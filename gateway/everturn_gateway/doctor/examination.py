@@ -52,7 +52,7 @@ async def examine(subject: Subject) -> AsyncGenerator[Finding]:
         look = partial(agent_findings, config, subject.secrets, agents, faults, statistics)
         for finding in await run_sync(look):
             yield finding
-    for finding in await run_sync(list, voice_findings(config)):
+    for finding in await run_sync(list, voice_findings(config, agents)):
         yield finding
     agents = sorted(agents, key=lambda agent: agent.spec.name)
     for finding in await _tokens(subject):

@@ -183,8 +183,12 @@ class AgentReader(Struct, kw_only=True):
             check_limit(file, self.meter)
         agent = _agent(file, made, self.meter)
         if self.voices is not None:
-            transcriber = self.voices.transcriber(file.spec.name, file.limit)
-            agent = replace(agent, transcriber=transcriber)
+            name, limit = file.spec.name, file.limit
+            agent = replace(
+                agent,
+                transcriber=self.voices.transcriber(name, limit),
+                speaker=self.voices.speaker(name, limit),
+            )
         if self.tool_factory is not None:
             sampling = _sampling(file, made, self.meter)
             agent = with_tools(agent, file, self.tool_factory, sampling)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from everturn_actors.ports import ModelProvider, Transcriber
+from everturn_actors.ports import ModelProvider, Speaker, Transcriber
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.specs.loading import MODEL_FIELD, SUMMARIZER_FIELD, AgentFile
@@ -30,10 +30,14 @@ class Metering(Protocol):
 
 
 class Voices(Protocol):
-    """Gives agents what they hear with; see `everturn_gateway.voice`."""
+    """Gives agents what they hear and speak with; see `everturn_gateway.voice`."""
 
     def transcriber(self, agent: str, limit: DailyLimit) -> Transcriber | None:
         """Return what hears voice notes for an agent; None = nothing does."""
+        ...
+
+    def speaker(self, agent: str, limit: DailyLimit) -> Speaker | None:
+        """Return what speaks for an agent; None = nothing does."""
         ...
 
 

@@ -59,6 +59,7 @@ def agent_spec(
         model=_model_spec(values.spec.model),
         prompt=prompt,
         session=_session_spec(values.spec, policy, sessions),
+        spoken_replies=values.spec.voice.reply,
     )
 
 

@@ -7,36 +7,23 @@ language and duration, and is known to Whisper alone; 25 MB.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Mapping
-from http import HTTPStatus
 from math import isfinite
 from typing import Final
-from urllib.parse import urlsplit
 
-import anyio
 import orjson
 
 from everturn_actors.errors import NotTranscribedError
 from everturn_actors.json_values import is_object
 from everturn_actors.model import Attachment
-from everturn_actors.outside import plain_line
 from everturn_actors.ports import Transcript
 from everturn_gateway.config.voice import EndpointSettings
-from everturn_gateway.providers.passing_on import PassingOn, PassingOnError
-from everturn_gateway.providers.transport.http_port import Answer
-from everturn_gateway.providers.transport.model_errors import retry_after_s
+from everturn_gateway.providers.passing_on import PassingOn
+from everturn_gateway.voice.server import RETRY_S, Server
 from everturn_gateway.voice.transcription import no_transcript
 
-logger = logging.getLogger(__name__)
-
-PROVIDER: Final = "openai"
-TRIES: Final = 3
-RETRY_S: Final = 1.0  # before the second try, and twice that before the third
 _ANSWER_BYTES: Final = 8 * 1024 * 1024  # with segments and words: an hour takes 1 MB
-_TIMES: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
-_KEYS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _ENDINGS: Final[Mapping[str, str]] = {
     "audio/aac": "aac",
     "audio/flac": "flac",
@@ -57,8 +44,17 @@ class EndpointEngine:
         self, settings: EndpointSettings, passing_on: PassingOn, *, retry_s: float = RETRY_S
     ) -> None:
         """Ask as `settings` says, over the connections and keys that `passing_on` has."""
-        self._settings, self._passing_on, self._retry_s = settings, passing_on, retry_s
-        self._host = urlsplit(settings.base_url or "https://api.openai.com").hostname or ""
+        self._settings = settings
+        self._server = Server(
+            passing_on=passing_on,
+            base_url=settings.base_url or "",
+            key=settings.api_key,
+            route="audio/transcriptions",
+            who="whoever transcribes",
+            limit_bytes=_ANSWER_BYTES,
+            failed=NotTranscribedError,
+            retry_s=retry_s,
+        )
 
     async def hear(self, file: Attachment, data: bytes, duration_s: float) -> Transcript:
         """Return what is said in a file. See `Engine.hear`."""
@@ -74,73 +70,24 @@ class EndpointEngine:
         # Its own name may be anything: what it is called here is for the server alone.
         name = f"audio.{_ENDINGS.get(file.media_type, 'ogg')}"
         kind, body = form(fields, name, file.media_type, data)
-        return self._read(await self._ask(kind, body))
-
-    async def _ask(self, content_type: str, body: bytes) -> bytes:
-        """Return the server's answer; what may pass is tried again, a few times."""
-        headers = {"content-type": content_type, "accept": "application/json"}
-        problem = ""
-        for tried in range(1, TRIES + 1):
-            wait_s = self._retry_s * 2 ** (tried - 1)
-            try:
-                async with self._passing_on.answer(
-                    PROVIDER,
-                    self._settings.base_url or "",
-                    "audio/transcriptions",
-                    headers=headers,
-                    body=body,
-                    key=self._settings.api_key,
-                ) as answer:
-                    data = await _whole(answer)
-                    if answer.status == HTTPStatus.OK and data is not None:
-                        return data
-                    problem = self._problem(answer, data)
-                    wait_s = max(wait_s, retry_after_s(answer.headers) or 0)
-            except PassingOnError as error:
-                logger.warning("a server did not transcribe", extra={"error": str(error)})
-                problem = "nobody who transcribes can be reached"
-            if tried < TRIES:
-                await anyio.sleep(wait_s)  # the deadline of the whole stands around it
-        raise NotTranscribedError(problem)
-
-    def _problem(self, answer: Answer, data: bytes | None) -> str:
-        """Return what is wrong with an answer that may be another one next time.
-
-        Raises:
-            NotTranscribedError: It would be the same again.
-        """
-        status = answer.status
-        if status == HTTPStatus.OK:
-            why = "it is too large"
-            raise no_transcript(why, self._host)
-        said = plain_line((data or b"")[:1000].decode("utf-8", "replace"), 300)
-        fields = {"status": status, "source": self._host, "said": said}
-        logger.warning("a server did not transcribe", extra=fields)
-        if status in _TIMES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return "whoever transcribes has too much to do, or is out of order"
-        if status in _KEYS:
-            problem = "whoever transcribes refuses the key"
-        elif status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            problem = "it is too large for whoever transcribes"
-        else:
-            problem = f"whoever transcribes refused it (status {status})"
-        raise NotTranscribedError(problem)
+        headers = {"content-type": kind, "accept": "application/json"}
+        return self._read(await self._server.ask(headers, body))
 
     def _read(self, data: bytes) -> Transcript:
         try:
             answer: object = orjson.loads(data)
         except ValueError as error:
             why = "it is no JSON"
-            raise no_transcript(why, self._host) from error
+            raise no_transcript(why, self._server.host) from error
         text = answer.get("text") if is_object(answer) else None
         if not is_object(answer) or not isinstance(text, str):
             why = "it has no text"
-            raise no_transcript(why, self._host)
+            raise no_transcript(why, self._server.host)
         language = answer.get("language")
         return Transcript(
             text=text,
             model=self._settings.model,
-            source=self._host,
+            source=self._server.host,
             language=language if isinstance(language, str) else "",
             duration_s=duration_in(answer.get("duration")),
         )
@@ -151,16 +98,6 @@ def duration_in(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return 0
     return max(0.0, float(value))
-
-
-async def _whole(answer: Answer) -> bytes | None:
-    """Return the body of an answer; None where it is too large."""
-    data = bytearray()
-    while piece := await answer.read():
-        data += piece
-        if len(data) > _ANSWER_BYTES:
-            return None
-    return bytes(data)
 
 
 def form(fields: Mapping[str, str], name: str, kind: str, data: bytes) -> tuple[str, bytes]:

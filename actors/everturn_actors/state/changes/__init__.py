@@ -7,5 +7,5 @@
 - `reductions`: what is hidden from the model for good, and the summaries that tell of it
 - `steps`: from one state to the next: what all events have in common
 - `turns`: turns as they begin, go on and end, and the replies of the model in them
-- `voice`: what was heard of people who speak
+- `voice`: what was heard of people who speak, and said to them
 """

@@ -1,13 +1,13 @@
-"""What was heard of people who speak. Pure."""
+"""What was heard of people who speak, and said to them. Pure."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from everturn_actors.events import Event, Transcribed
+from everturn_actors.events import Event, Spoken, Transcribed
 from everturn_actors.model import OpenTurn, UserMessage
 from everturn_actors.state.changes.steps import advance, impossible, needed_turn
-from everturn_actors.state.outbox import line_items
+from everturn_actors.state.outbox import file_items, line_items
 from everturn_actors.state.session_state import SessionState
 
 
@@ -31,6 +31,21 @@ def apply_transcribed(state: SessionState, event: Event, body: Transcribed) -> S
         event,
         open_turn=_with(turn, heard),
         outbox=(*state.outbox, *line_items(event, turn, body)),
+    )
+
+
+def apply_spoken(state: SessionState, event: Event, body: Spoken) -> SessionState:
+    """Owe people the sound of an answer; where there is none, they are told why."""
+    turn = needed_turn(state, event)
+    is_answered = turn.step is None and bool(turn.steps) and not turn.steps[-1].reply.calls
+    if body.turn != turn.number or turn.is_spoken or not is_answered:
+        raise impossible(event, "the number is wrong, or there is no answer, or it was spoken")
+    items = (*file_items(event, turn, body), *line_items(event, turn, body))
+    return advance(
+        state,
+        event,
+        open_turn=replace(turn, is_spoken=True),
+        outbox=(*state.outbox, *items),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from everturn_actors.model import Compaction
-from everturn_actors.spec import OnDisconnect
+from everturn_actors.spec import OnDisconnect, SpokenReplies
 from everturn_channels.languages import Language
 from everturn_gateway.specs.jobs import AgentJobSettings, HeartbeatSettings
 from everturn_gateway.specs.settings.access import AccessSettings
@@ -60,6 +60,13 @@ class UsageSettings(SettingsModel):
     daily_tokens: Count | None = None
 
 
+class VoiceSettings(SettingsModel):
+    """Whether the agent speaks; by whom, `voice.speech` of everturn.yaml says."""
+
+    reply: SpokenReplies = "never"
+    "When an answer in a chat goes as a voice note, too, beside its text."
+
+
 class SpecSettings(SettingsModel):
     """What the agent is made of."""
 
@@ -73,6 +80,7 @@ class SpecSettings(SettingsModel):
     language: Language | None = None
     "Of what its channels say to people beside its replies; by default each person's own."
     session: SessionSettings = SessionSettings.model_construct()
+    voice: VoiceSettings = VoiceSettings.model_construct()
     access: AccessSettings = AccessSettings.model_construct()
     memory: dict[str, object] | None = None
     "What it remembers beyond a session; the built-in tool memory reads it."
