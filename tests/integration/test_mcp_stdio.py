@@ -43,7 +43,8 @@ from everturn_gateway.tools.policy.subjects import FromServer
 async def test_tools_and_results_come_as_the_official_server_gives_them(tmp_path: Path) -> None:
     """One server, one start: the whole way from `tools/list` to every kind of result."""
     some = ("charts", "e*", "p*", "f*", "s*", "r*", "nothing")
-    async with open_world(tmp_path, stdio(name="my.docs", include=some)) as world:
+    server = replace(stdio(name="my.docs", include=some), send_images=True)
+    async with open_world(tmp_path, server) as world:
         tools = world.box.tools
         echo = tools["my_docs_echo"]
 
@@ -63,13 +64,16 @@ async def test_tools_and_results_come_as_the_official_server_gives_them(tmp_path
         assert (said.text, said.is_error, said.untrusted) == ("Grüße 漢字 🔥", False, True)
         damaged = await world.call("my_docs_picture")
         assert damaged.text.startswith("[image 1 (image/png, 1,000 bytes)]\n[image 1 (")
-        assert damaged.images == ()
+        assert damaged.images == damaged.files == ()
         charts = await world.call("my_docs_charts", count=10)
         assert charts.text.split("\n")[7:9] == [
             f"[image 8 (image/png, {len(b64decode(CHART))} bytes)]",
             f"[image (image/png, {len(b64decode(CHART))} bytes), which is not shown]",
         ]
         assert [image.data for image in charts.images] == [b64decode(CHART)] * 8
+        assert charts.files == charts.images, "people get what the model sees, and it knows"
+        assert charts.files[0].file_name == "image 1.png"
+        assert charts.text.endswith("[the images were sent to the people of this conversation]")
         assert charts.untrusted
         assert (await world.text("my_docs_everything")).split("\n") == [
             "first",

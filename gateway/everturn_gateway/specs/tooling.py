@@ -347,6 +347,7 @@ class _Owners:
                 include=section.include,
                 trusted=section.trusted,
                 timeout_s=section.timeout_seconds,
+                send_images=section.send_images,
                 sampling=_sampling(section.sampling),
                 oauth=McpOAuthSettings(
                     client_id=section.oauth.client_id or "",

@@ -99,6 +99,8 @@ class McpToolSettings(SettingsModel):
     "Whether what its tools return counts as said by the owner, not by the outside."
     timeout_seconds: Seconds = 60
     "Deadline of one call."
+    send_images: bool = False
+    "Whether images that its tools give go to the people of the chat, too."
     sampling: bool | McpSamplingEntry = False
     "Whether, or how far, it may use the agent's model."
     oauth: McpOAuthEntry = Field(default_factory=McpOAuthEntry)

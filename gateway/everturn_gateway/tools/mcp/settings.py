@@ -64,6 +64,8 @@ class McpServerSettings:
     "Whether what it says counts as said by the agent's owner, and its hints are believed."
     timeout_s: float = 60
     "Deadline of one call."
+    send_images: bool = False
+    "Whether images that its tools give go to the people of the conversation, too."
     sampling: McpSamplingSettings | None = None
     "How far it may use the agent's model; None = not at all."
     oauth: McpOAuthSettings = field(default_factory=McpOAuthSettings)

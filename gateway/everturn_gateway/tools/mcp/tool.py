@@ -12,6 +12,7 @@ from everturn_actors.json_values import is_object
 from everturn_actors.model import ToolCall, ToolDefinition, Upload
 from everturn_actors.outside import one_source
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_actors.state.validation import sniffed
 from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.images.scaling import scaled
 from everturn_gateway.tools.mcp.connection import Connection
@@ -31,6 +32,7 @@ from everturn_gateway.tools.mcp.requests.sampling import Sampler, SamplingModel
 from everturn_gateway.tools.mcp.requests.values import Respond, Result, Sent, roots_of
 from everturn_gateway.tools.mcp.results import Answer
 
+_SENT: Final = "[the images were sent to the people of this conversation]"
 MARGIN_S: Final = 35.0  # of the loop's deadline for a call beyond the connection's own: for images
 _INVALID_PARAMS: Final = -32602
 
@@ -113,13 +115,17 @@ class McpTool:
             self._fail(error)
         if sampler.calls:  # nobody vouches for what a model makes of a stranger's words
             untrusted, source = True, self._gave
-        images, faults = await self._images(answer)
+        images, notes = await self._images(answer)
+        sent = images if settings.send_images and not answer.is_error else ()
+        if sent:
+            notes.append(_SENT)
         return ToolOutput(
-            text="\n".join((answer.text, *faults)),
+            text="\n".join((answer.text, *notes)),
             is_error=answer.is_error,
             untrusted=untrusted,
             source=source,
             images=images,
+            files=sent,
         )
 
     async def _answer(
@@ -150,7 +156,7 @@ class McpTool:
             except ToolFailedError as error:
                 faults.append(f"[{error}]")
             else:
-                images.append(Upload(data=image.data, file_name=name))
+                images.append(Upload(data=image.data, file_name=_named(name, image.data)))
         return tuple(images), faults
 
     def _fail(self, error: McpError) -> NoReturn:
@@ -198,3 +204,9 @@ def _arguments(call: ToolCall) -> dict[str, object]:
 def _no_number(text: str) -> NoReturn:
     msg = f"{text} is no number in JSON"
     raise ValueError(msg)
+
+
+def _named(name: str, data: bytes) -> str:
+    """Return the name of an image as a file: `image 1.png`."""
+    kind = sniffed(data).partition("/")[2]
+    return f"{name}.{'jpg' if kind == 'jpeg' else kind}" if kind else name
