@@ -1,6 +1,7 @@
 // What a person does with a session as a whole.
 
 import { call, post } from "./api.js";
+import { keepDraft } from "./drafts.js";
 import { failed, fault, loadDocument, needsLogin, say, state } from "./state.js";
 
 export async function act(session, action, done) {
@@ -33,6 +34,7 @@ export function label(id, labels, done) {
 export async function remove(session) {
   try {
     await call("DELETE", `api/v1/sessions/${session.id}`);
+    keepDraft({ ...session, draft: "" });
     location.hash = "#/";
   } catch (error) {
     fault(session, "act", error);

@@ -5,7 +5,8 @@ import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { folded, plain } from "../parts/text.js";
 import { locale, rich, t } from "../parts/texts.js";
 import { ago, ahead, spanOf, took, when } from "../parts/time.js";
-import { actOn, form, jobs, loadJobs, makeJob, setField, showForm } from "../schedules.js";
+import { form, makeJob, setField, showForm } from "../job_form.js";
+import { actOn, jobs, loadJobs } from "../schedules.js";
 import { state } from "../state.js";
 
 const STATES = { scheduled: t("scheduled"), running: t("running"), paused: t("paused"), waiting: t("cannot run"), done: t("done") };
