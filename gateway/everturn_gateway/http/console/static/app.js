@@ -54,16 +54,24 @@ function drawNow() {
   if (!isEmptied) place.replaceChildren(); // lit-html renders beside what stands there
   isEmptied = true;
   const waiting = state.approvals.items.length;
+  const focused = document.activeElement;
   document.title = `${waiting ? `(${waiting}) ` : ""}${titleOf()} - Everturn`;
   render(state.connection === "login" ? loginView(signIn) : shell(), place);
   if (state.route.view === "session") ifLoaded("views/session")?.afterSession();
   else if (state.route.view === "then") ifLoaded("views/then")?.afterThen();
   else if (state.route.view === "search") ifLoaded("views/search")?.afterSearch();
   afterRole();
+  if (!focused.isConnected) goOn();
   // On a phone not all places fit.
   if (isMoved) document.querySelector(".place[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   isMoved = false;
   if (!isFurnished && state.connection === "live") furnish();
+}
+
+// What had the focus is gone: whoever answers by keyboard is at the next question.
+function goOn() {
+  const next = document.querySelector(".question") ?? document.getElementById("main");
+  if (document.activeElement === document.body) next?.focus({ preventScroll: true });
 }
 
 async function furnish() {

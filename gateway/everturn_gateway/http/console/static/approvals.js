@@ -56,6 +56,7 @@ function keepTyped(items = null) {
 // `answer` is what the agent wants to know, where it asks for more than a permission.
 export async function decide(item, decision, answer = "") {
   const { session_id: id, call_id: callId, arguments_hash: shown } = item;
+  if (item.isBusy) return;
   item.isBusy = true;
   item.error = "";
   say("");

@@ -45,9 +45,9 @@ export function question(item, { hasSession }) {
 }
 
 const permitted = (item) => html`<div class="answers">
-      <button class="main" ?disabled=${item.isBusy} @click=${() => decide(item, "allow_once")}>${t("Allow once")}</button>
-      ${item.pattern ? html`<button ?disabled=${item.isBusy} @click=${() => decide(item, "allow_always")}>${rich("Always allow {pattern}", { pattern: html`<code>${plain(item.pattern)}</code>` })}</button>` : nothing}
-      <button class="deny" ?disabled=${item.isBusy} @click=${() => decide(item, "deny")}>${t("Deny")}</button>
+      <button class="main" aria-disabled=${Boolean(item.isBusy)} @click=${() => decide(item, "allow_once")}>${t("Allow once")}</button>
+      ${item.pattern ? html`<button aria-disabled=${Boolean(item.isBusy)} @click=${() => decide(item, "allow_always")}>${rich("Always allow {pattern}", { pattern: html`<code>${plain(item.pattern)}</code>` })}</button>` : nothing}
+      <button class="deny" aria-disabled=${Boolean(item.isBusy)} @click=${() => decide(item, "deny")}>${t("Deny")}</button>
     </div>`;
 
 // What the agent wants to know: one of its choices, or a text.
@@ -61,11 +61,11 @@ function inquired(item) {
   return html`
     ${takesText ? html`<form class="line" @submit=${submit}>
       <input aria-label=${t("Your answer")} placeholder=${t("Your answer")} autocomplete="off" .value=${live(typedFor(item))} @input=${(e) => type(item, e.target.value)}>
-      <button class=${choices.length ? "" : "main"} ?disabled=${item.isBusy}>${t("Answer")}</button>
+      <button class=${choices.length ? "" : "main"} aria-disabled=${Boolean(item.isBusy)}>${t("Answer")}</button>
     </form>` : nothing}
     <div class="answers">
-      ${choices.map((each) => html`<button ?disabled=${item.isBusy} @click=${() => decide(item, "answer", each)}>${plain(each)}</button>`)}
-      <button class="deny" ?disabled=${item.isBusy} @click=${() => decide(item, "deny")}>${t("Do not answer")}</button>
+      ${choices.map((each) => html`<button aria-disabled=${Boolean(item.isBusy)} @click=${() => decide(item, "answer", each)}>${plain(each)}</button>`)}
+      <button class="deny" aria-disabled=${Boolean(item.isBusy)} @click=${() => decide(item, "deny")}>${t("Do not answer")}</button>
     </div>
     ${otherwise ? html`<p class="faint">${t("Without an answer: {text}.", { text: plain(otherwise) })}</p>` : nothing}`;
 }
