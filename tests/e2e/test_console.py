@@ -103,7 +103,7 @@ async def test_what_waits_for_a_person_is_answered_in_the_inbox(
         faults = await faults_at(page, PHONE)
         await page.get_by_role("button", name="Allow once").click()
         await page.get_by_text("Nothing waits for you").wait_for()
-        await page.get_by_text("allowed once").wait_for()
+        await page.locator(".answered li", has_text="allowed once by local").wait_for()
         await gateway.provider.until_called(2)
         ran = await results(gateway, session_id)
 

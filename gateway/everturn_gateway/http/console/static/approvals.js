@@ -5,6 +5,8 @@ import { keep, kept } from "./drafts.js";
 import { t } from "./parts/texts.js";
 import { failed, loadDocument, needsLogin, onFrame, onRefresh, say, state } from "./state.js";
 
+const ANSWERED_MOST = 20;
+
 let told = 0; // counts what told of the list: an answer is let go when something newer did
 
 async function load() {
@@ -19,15 +21,34 @@ async function load() {
   say("");
 }
 
+const nameOf = (each) => `${each.session_id} ${each.call_id} ${each.arguments_hash}`;
+
 function show(items) {
   const { approvals } = state;
-  const nameOf = (each) => `${each.session_id} ${each.call_id} ${each.arguments_hash}`;
+  const isThere = new Set(items.map(nameOf));
+  const gone = approvals.items.filter((each) => !isThere.has(nameOf(each)));
+  if (gone.length) tellAnswered(gone.slice(0, ANSWERED_MOST));
   const before = new Map(approvals.items.map((each) => [nameOf(each), each]));
   // What is under way with one of them, and what it gave, stays with it.
   approvals.items = items.map((each) => Object.assign(before.get(nameOf(each)) ?? {}, each));
   approvals.isLoading = false;
   approvals.error = "";
   if (typed.size) keepTyped(items);
+}
+
+// What waits no more: how it was answered, and by whom, stands in the log of its session.
+async function tellAnswered(gone) {
+  for (const item of gone) {
+    try {
+      const { events } = await get(`sessions/${item.session_id}/log?types=approval_decided&limit=20`);
+      const found = events.findLast((each) => each.call_id === item.call_id);
+      const { approvals } = state;
+      if (found) approvals.answered = [{ ...item, decision: found.decision, by: found.by ?? "", at: found.at }, ...approvals.answered].slice(0, ANSWERED_MOST);
+    } catch {
+      // a session that is gone tells nothing
+    }
+  }
+  say("");
 }
 
 // A question that a session shows, as the list of all has it: what is under way with it stays.
@@ -64,8 +85,6 @@ export async function decide(item, decision, answer = "") {
     const more = decision === "answer" ? { answer } : {};
     await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown, ...more });
     type(item, "");
-    const answered = { ...item, decision, at: new Date().toISOString() };
-    state.approvals.answered = [answered, ...state.approvals.answered].slice(0, 20);
     say(decision === "answer" ? t("Answered.") : decision === "deny" ? t("Denied.") : t("Allowed."));
   } catch (error) {
     if (!needsLogin(error)) {

@@ -9,7 +9,7 @@ import { ago, left } from "../parts/time.js";
 import { decide, type, typedFor } from "../approvals.js";
 import { state } from "../state.js";
 
-const WORDS = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied"), answer: t("answered") };
+const WORDS = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied"), answer: t("answered"), expired: t("nobody answered in time") };
 
 export function approvalsView() {
   const { items, answered, isLoading, error } = state.approvals;
@@ -21,8 +21,8 @@ export function approvalsView() {
       ? html`<div class="empty"><h2>${t("Nothing waits for you")}</h2><p>${t("Calls that an agent may not make by itself stand here until somebody answers, also after a restart.")}</p></div>`
       : nothing}
     ${answered.length
-      ? html`<h2>${t("Answered here")}</h2><ul class="answered">${answered.map(
-          (each) => html`<li><b class=${each.decision}>${WORDS[each.decision]}</b> <code>${plain(asCommand(each.name, each.arguments).split("\n")[0])}</code> <a href=${`#/s/${each.session_id}`}>${plain(each.title || each.chat)}</a> ${ago(each.at)}</li>`,
+      ? html`<h2>${t("Answered lately")}</h2><ul class="answered">${answered.map(
+          (each) => html`<li><b class=${each.decision}>${WORDS[each.decision] ?? each.decision}</b> ${each.by ? t("by {name}", { name: plain(each.by) }) : nothing} <code>${plain(asCommand(each.name, each.arguments).split("\n")[0])}</code> <a href=${`#/s/${each.session_id}`}>${plain(each.title || each.chat)}</a> ${ago(each.at)}</li>`,
         )}</ul>`
       : nothing}
   `;
