@@ -250,7 +250,7 @@ async function learnRole() {
     isKnown = true;
     refreshers.forEach((work) => work());
   } else if (state.connection !== "login") {
-    learning = setTimeout(learnRole, AGAIN_MS);
+    learning = setTimeout(() => state.connection === "login" || learnRole(), AGAIN_MS);
   }
 }
 
