@@ -151,7 +151,9 @@ def _hide() -> None:
     import ctypes  # noqa: PLC0415 - takes milliseconds, and most commands need it not
 
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
+    # QEMU, which runs images of other processors, leaves the last fields out.
+    is_told = len(fields) > _ENV_END
+    start, end = (int(fields[_ENV_START]), int(fields[_ENV_END])) if is_told else (0, 0)
     if 0 < start < end:
         at = start
         for entry in ctypes.string_at(start, end - start).split(b"\0"):

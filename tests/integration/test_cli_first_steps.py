@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import plistlib
+import re
 from pathlib import Path
 
 import anyio
@@ -98,7 +99,7 @@ async def test_a_key_is_kept_in_the_systems_keyring(tmp_path: Path) -> None:
 
 async def test_by_questions(tmp_path: Path) -> None:
     """Three questions; models that do not talk are not offered, and the newest comes first."""
-    env = {"EVERTURN_HOME": str(tmp_path / "home")}
+    env = {"EVERTURN_HOME": str(tmp_path / "home"), "COLUMNS": "40"}
     async with open_model_api(default=Answer(text="Hello there")) as api:
         api.told["/v1/models"] = listed("old", "text-embedding-9", "new")
         async with terminal("chat", cwd=tmp_path, env=env) as person:
@@ -106,7 +107,7 @@ async def test_by_questions(tmp_path: Path) -> None:
             await person.enter("")
             offered = await person.expect("Who runs the model?", "Number")
             number = next(
-                line.split()[0] for line in offered.splitlines() if "speaks OpenAI" in line
+                line.split()[0] for line in offered.splitlines() if "another server" in line
             )
             await person.enter("99")
             await person.expect("A number from 1", "Number")
@@ -123,6 +124,7 @@ async def test_by_questions(tmp_path: Path) -> None:
         agent = (tmp_path / "home" / "agents" / "assistant" / "agent.yaml").read_text()
 
     assert code == 0
+    assert re.search(r"of all makers\s+ {6}behind one key", offered)  # a narrow terminal
     assert models.index(" new") < models.index(" old")
     assert "embedding" not in models
     assert "name: new" in agent

@@ -135,8 +135,8 @@ def write_config(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    ignored = _ignore(folder / ".gitignore", (f"{WORKSPACE_FOLDER}/", ENV_NAME))
-    return _write(folder / CONFIG_NAME, _CONFIG) + ignored
+    written = _write(folder / CONFIG_NAME, _CONFIG)
+    return written + _ignore(folder / ".gitignore", (f"{WORKSPACE_FOLDER}/", ENV_NAME))
 
 
 def create_agent(

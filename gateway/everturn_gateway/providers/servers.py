@@ -149,10 +149,13 @@ async def _listed(to: Endpoint) -> list[_Row]:
         ):
             data = await _read(response)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        msg = f"{to.address} cannot be reached: {str(error) or type(error).__name__}"
-        raise NoListError(f"{msg}; {to.hint}" if to.hint else msg) from error
+        usual = "does it run?" if to.is_loopback else "a proxy would stand in HTTPS_PROXY"
+        why = str(error) or type(error).__name__
+        msg = f"{to.address} cannot be reached: {why}; {to.hint or usual}"
+        raise NoListError(msg) from error
     if response.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        msg = f"{to.address} refused the key" if to.key else f"{to.address} wants a key"
+        refused = "refused the key: it may be cut short, taken back, or that of another server"
+        msg = f"{to.address} {refused if to.key else 'wants a key'}"
         raise KeyRefusedError(msg)
     rows = _rows(data)
     if response.status_code != HTTPStatus.OK or rows is None:

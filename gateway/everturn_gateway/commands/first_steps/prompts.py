@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,13 +22,30 @@ else:
     prompt_toolkit = late("prompt_toolkit")
     completion = late("prompt_toolkit.completion")
 
+_NARROWEST = 20  # columns
+_MARK = re.compile(r" +\d+  |[a-z]+ {2,}| +")
 _SHOWN = 12  # of a long list; all of them are completed as they are typed
 
 
 def say(text: str) -> None:
-    """Tell a person something, at once."""
-    sys.stdout.write(f"{text}\n")
+    """Tell a person something, at once; at a terminal its lines break between words."""
+    lines = text.split("\n")
+    sys.stdout.write("".join(f"{_broken(line)}\n" for line in lines))
     sys.stdout.flush()
+
+
+def _broken(line: str) -> str:
+    """Return a line as a terminal takes it: further parts stand below the text of the first."""
+    if not sys.stdout.isatty() or not line.strip():
+        return line
+    mark = _MARK.match(line)
+    return textwrap.fill(
+        line,
+        max(get_terminal_size().columns, _NARROWEST),
+        subsequent_indent=" " * len(mark[0] if mark else ""),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def choose(title: str, choices: Sequence[tuple[str, str]], *, option: str) -> str:
@@ -40,9 +60,9 @@ def choose(title: str, choices: Sequence[tuple[str, str]], *, option: str) -> st
         GatewayError: Nobody can be asked.
     """
     _need_person(option)
-    sys.stdout.write(f"\n{title}\n")
+    say(f"\n{title}")
     for number, (_, shown) in enumerate(choices, start=1):
-        sys.stdout.write(f"  {number:>2}  {shown}\n")
+        say(f"  {number:>2}  {shown}")
     while True:
         given: str = typer.prompt("Number", default="1")
         if given.strip().isdecimal() and 1 <= int(given) <= len(choices):
@@ -57,9 +77,9 @@ def choose_name(title: str, names: Sequence[str], *, option: str) -> str:
         GatewayError: Nobody can be asked.
     """
     _need_person(option)
-    sys.stdout.write(f"\n{title}\n")
+    say(f"\n{title}")
     for number, name in enumerate(names[:_SHOWN], start=1):
-        sys.stdout.write(f"  {number:>2}  {name}\n")
+        say(f"  {number:>2}  {name}")
     if more := len(names) - _SHOWN:
         sys.stdout.write(f"      and {more} more: type a part of the name\n" if more > 0 else "")
     default = names[0] if names else ""

@@ -322,10 +322,13 @@ def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool
     try:
         tried = run_async(partial(try_model, spec, config, keyring.environ))
     except ModelError as error:
-        say(f"It gave no answer: {crash_log.secrets.mask(str(error))}.")
+        say(f"It gave no answer: {crash_log.secrets.mask(str(error))}")
         if not is_last and can_ask() and agrees("Choose another one?", default=True):
             return None
-        msg = "nothing was written: the model has to answer first"
+        msg = (
+            "nothing was written: the model has to answer first; `everturn help troubleshooting`"
+            " says what helps, and --no-test goes on without"
+        )
         raise GatewayError(msg) from error
     say(described_try(tried))
     return tried
