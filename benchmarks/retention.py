@@ -63,6 +63,17 @@ async def talk(gateway: Gateway, waits_s: list[float], stop: anyio.Event) -> Non
         await anyio.sleep(0.02)
 
 
+async def watch(kept_s: list[float], stop: anyio.Event) -> None:
+    """Note how long the event loop computes before the next task has its turn.
+
+    In CPU of its thread: what other processes take meanwhile does not count.
+    """
+    while not stop.is_set():
+        before = time.thread_time()
+        await anyio.sleep(0.001)
+        kept_s.append(time.thread_time() - before)
+
+
 async def talk_for(gateway: Gateway, waits_s: list[float], duration_s: float) -> None:
     """Talk for a while."""
     stop = anyio.Event()
@@ -90,8 +101,10 @@ async def main(sessions: int) -> None:
             await talk_for(gateway, alone, 5)
             began, removed = time.perf_counter(), 0
             stop = anyio.Event()
+            kept: list[float] = []
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(talk, gateway, beside, stop)
+                tasks.start_soon(watch, kept, stop)
                 async for each in gateway.cleaner().clean():
                     removed += each.is_gone
                 took_s = time.perf_counter() - began
@@ -106,6 +119,7 @@ async def main(sessions: int) -> None:
                 "left": len(left),
                 "took_s": round(took_s, 1),
                 "turns": len(beside),
+                "loop_kept_ms": round(max(kept) * 1000, 1),
                 **{
                     f"{which}_{point}_ms": round(value * 1000, 1)
                     for which, all_s in ms.items()
