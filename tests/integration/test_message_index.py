@@ -25,6 +25,7 @@ from everturn_actors.ports import SessionStore, ToolContext, ToolOutput
 from everturn_actors.ports.search import MessageMatch, MessageQuery, SearchPlace
 from everturn_actors.state.recovery import recover
 from everturn_gateway.clock import SystemClock
+from everturn_gateway.config.links import Links
 from everturn_gateway.search.index import StoreMessageIndex, open_message_index
 from everturn_gateway.search.table import IndexedSession
 from everturn_gateway.search.words import words_of
@@ -237,9 +238,16 @@ async def test_what_another_said_in_private_is_never_shown() -> None:
         opened = await RecallContext(link=link, read_from=("telegram:*",)).run(
             call, ToolContext(session_id=TWO, key=PRIVATE, store=store)
         )
+        links = Links(people={"ann": (("telegram", "100"), ("telegram", "200"))})
+        in_links = RecallContext(link=link, links=links)
+        here = ToolContext(session_id=TWO, key=PRIVATE, store=store)
+        shared = structs.replace(here, is_shared=True)
+        in_all, in_shared = [str(await in_links.run(call, each)) for each in (here, shared)]
         theirs = ToolContext(session_id=TWO, key=PRIVATE, store=store, principal="bob")
         none = await RecallContext(link=link, read_from=("telegram:*",)).run(call, theirs)
 
+    assert "9999" in in_all
+    assert "9999" not in in_shared
     assert "there is no" in by_id
     assert "1234" in own
     assert isinstance(opened, ToolOutput)

@@ -60,7 +60,7 @@ CONFIGURATIONS = [
     each for _, each in SNIPPETS if each.startswith(("# everturn.yaml", "workspace:"))
 ]
 JOBS = [each for _, each in SNIPPETS if each.startswith("# .everturn/schedules/")]
-OWNERS = [each for _, each in SNIPPETS if each.startswith("owners:")]
+OWNERS = [each for _, each in SNIPPETS if each.startswith(("owners:", "links:"))]
 SCHEDULES = (ROOT / "docs/schedules.md").read_text()
 NIGHTS = re.findall(r"^\| `([^`|]+ \* \*)` \|([^|]*)\|([^|]*)\|$", SCHEDULES, re.MULTILINE)
 _, COMMANDS = (ROOT / "docs/approvals.md").read_text().split("## Rules for commands", 1)

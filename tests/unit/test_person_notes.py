@@ -13,6 +13,7 @@ from support.tool_environments import tool_context
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
+from everturn_gateway.config.links import NO_LINKS, Links
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.memory.notes import Notes
 from everturn_gateway.tools.memory.people import (
@@ -51,6 +52,28 @@ def test_a_file_keeps_what_people_wrote_into_it_and_loses_nothing(tmp_path: Path
     with pytest.raises(ToolFailedError, match="shorten it by hand"):
         kept.keep(whose, [], ["a"])
     assert file.read_text() == "- a: b\n" * 20_000
+
+
+def test_who_is_linked_is_known_in_each_chat_and_keeps_what_was_known(tmp_path: Path) -> None:
+    """What was noted before the link is neither lost nor left behind when it is forgotten."""
+    seven, eight = (
+        ConversationKey(channel=channel, chat=chat, agent="a")
+        for channel, chat in (("telegram", "7"), ("discord", "8"))
+    )
+    kept = people(tmp_path)
+    kept.keep(person_of(seven, ""), [PersonNote(topic="tea", text="green")])
+    kept.keep(person_of(KEY, "ann"), [PersonNote(topic="cat", text="Tom")])
+    links = Links(people={"ann": (("telegram", "7"), ("discord", "8"), ("principal", "ann"))})
+    here, there = person_of(seven, "", links), person_of(eight, "", links)
+    before = {each.topic for each in kept.read(there)}
+    kept.keep(there, [PersonNote(topic="dog", text="Rex")], ["tea"])
+
+    assert here == there == person_of(eight, "ann", links)
+    assert before == {"tea", "cat"}
+    assert {each.topic for each in kept.read(here)} == {"cat", "dog"}
+    assert kept.read(person_of(seven, "")) == []
+    group = ConversationKey(channel="telegram", chat="7", agent="a", topic="3")
+    assert person_of(group, "", links) == person_of(group, "")
 
 
 def test_everybody_has_a_file_of_their_own() -> None:
@@ -96,7 +119,9 @@ async def test_what_was_written_beside_text_from_outside_stays_out_of_prompts(
 
     said = await run_sync(write)
     own = Confined(tmp_path, what="your notes")
-    read = PromptNotes(own=own, notes=Notes(own, own), people=kept, window_tokens=100_000)
+    read = PromptNotes(
+        own=own, notes=Notes(own, own), people=kept, links=NO_LINKS, window_tokens=100_000
+    )
     context = replace(tool_context(), key=key)
     shown = await read(context)
 

@@ -251,6 +251,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
                 beyond=OutOfReach(
                     hidden=config.private_files, has_open_api=not config.server.api_token
                 ),
+                links=config.links,
             ),
             secrets=start.secrets,
             clock=clock,

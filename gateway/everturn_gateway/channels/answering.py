@@ -335,7 +335,7 @@ def agent_notes(
     """
     file = library.file(key.agent)
     environment = tool_factory.environment(agent=key.agent, home=file.folder, files=file.files)
-    whose = person_of(key, principal)
+    whose = person_of(key, principal, environment.links)
     return own_notes(file.tool_config, environment, whose, tool_factory.shared.clock)
 
 

@@ -13,6 +13,7 @@ from everturn_actors.model import Compaction
 from everturn_gateway.config.channels import ChannelsSettings, RouteSettings, channels_model
 from everturn_gateway.config.cluster import ClusterSettings
 from everturn_gateway.config.keep import SessionsKeepSettings
+from everturn_gateway.config.links import LinkSettings
 from everturn_gateway.config.owners import OwnerSettings
 from everturn_gateway.config.providers import PriceSettings, ProvidersSettings, providers_model
 from everturn_gateway.config.stores import store_model
@@ -212,6 +213,7 @@ class FileSettings(SettingsModel):
     voice: VoiceSettings = VoiceSettings.model_construct()
     routes: tuple[RouteSettings, ...] = ()
     owners: tuple[OwnerSettings, ...] = ()
+    links: LinkSettings = Field(default_factory=dict)
     # What a file of Duragent's may hold besides.
     gateways: ChannelsSettings | None = None
     services: ServicesSettings | None = None

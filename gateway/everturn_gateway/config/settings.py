@@ -22,6 +22,7 @@ from everturn_gateway.config.channels import (
 from everturn_gateway.config.cluster import ClusterConfig, cluster_config, cluster_faults
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.keep import KEEP_ALL, KeepConfig
+from everturn_gateway.config.links import NO_LINKS, Links, link_faults, link_notes, links_of
 from everturn_gateway.config.owners import owner_faults, owner_notes
 from everturn_gateway.config.providers import ProviderConfig, price_faults, provider_notes
 from everturn_gateway.config.schemas import (
@@ -195,6 +196,8 @@ class Config:
     "The first that matches decides; none = one agent answers everywhere."
     owners: tuple[Owner, ...] = ()
     "Who may act from private chats."
+    links: Links = NO_LINKS
+    "Who is one person in several private chats."
     notes: tuple[str, ...] = ()
     "What the file says and has no effect, one line each."
 
@@ -310,6 +313,7 @@ def load_config(
         voice=VoiceConfig(transcription=values.voice.transcription, speech=values.voice.speech),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
+        links=links_of(values.links),
         notes=read.notes,
     )
 
@@ -482,7 +486,10 @@ def _crowding(document: Document, server: ServerSettings) -> Iterator[Fault]:
 
 
 def _owner_faults(document: Document, file: FileSettings, registry: Registry) -> Iterator[Fault]:
-    for path, message in owner_faults(document, file.owners, registry):
+    for path, message in (
+        *owner_faults(document, file.owners, registry),
+        *link_faults(file.links),
+    ):
         yield document.fault(path, message)
 
 
@@ -504,7 +511,7 @@ def _notes(document: Document, file: FileSettings, registry: Registry) -> Iterat
     yield from channel_notes(document, registry)
     yield from provider_notes(document, registry)
     names = [channel.name for channel in (file.gateways or file.channels).values(registry, Path())]
-    for path, message in owner_notes(file.owners, names):
+    for path, message in (*owner_notes(file.owners, names), *link_notes(file.links, names)):
         yield _note(document, path, message)
 
 

@@ -14,6 +14,7 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolCapabilities
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
+from everturn_gateway.config.links import NO_LINKS, Links
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.tools.marks import MarkedFiles
@@ -74,6 +75,8 @@ class ToolEnvironment:
     link: ServiceLink = field(repr=False)
     marks: MarkedFiles = field(repr=False)
     "Which files of the workspace hold text from outside."
+    links: Links = NO_LINKS
+    "Who is one person in several chats."
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.ports import Clock, Gate, KeyedStore, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.todo import TODO_TOOL
+from everturn_gateway.config.links import NO_LINKS, Links
 from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ToolSettingsError, ToolSetup, installed
@@ -94,6 +95,8 @@ class SharedTools:
     beyond: OutOfReach
     watch: CallWatch | None
     "Is told of every call of a tool that runs."
+    links: Links = NO_LINKS
+    "Who is one person in several chats."
 
 
 class ToolFactory:
@@ -184,6 +187,7 @@ class ToolFactory:
             secrets=shared.secrets,
             link=shared.link,
             marks=shared.marks.of(workspace),
+            links=shared.links,
         )
 
     def guarded(self, tool: Tool, config: ToolConfig, environment: ToolEnvironment) -> Tool:
@@ -356,6 +360,8 @@ class FactorySettings(Struct, frozen=True, kw_only=True):
     "Holds a folder for each agent; None = `files` in the workspace."
     beyond: OutOfReach = OutOfReach()
     "What no command of a model can reach."
+    links: Links = NO_LINKS
+    "Who is one person in several chats."
 
 
 @asynccontextmanager
@@ -419,5 +425,6 @@ async def open_tool_factory(
             marks=marks,
             beyond=settings.beyond,
             watch=watch,
+            links=settings.links,
         )
         yield ToolFactory(shared)

@@ -19,6 +19,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.events import Edited, Event, Received, Transcribed
 from everturn_actors.model import PROGRAM_SENDERS, Approval, Inquiry, UserMessage
 from everturn_actors.ports import InquiryToMake, Tool, ToolCapabilities, ToolContext
+from everturn_gateway.config.links import Links
 from everturn_gateway.search.words import is_telling
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
@@ -99,6 +100,7 @@ class _Noting(Struct, frozen=True, kw_only=True):
     people: People
     own: Confined
     asks: bool
+    links: Links
 
     async def answer(self, asked: NotePerson, context: ToolContext) -> str:
         if context.is_shared:
@@ -111,7 +113,7 @@ class _Noting(Struct, frozen=True, kw_only=True):
             msg = "notes: say what to keep, or in forget what to forget"
             raise ToolFailedError(msg)
         sources = sources_behind(context)
-        whose = person_of(context.key, context.principal)
+        whose = person_of(context.key, context.principal, self.links)
         notes = [await self._sourced(each, context, sources) for each in asked.notes]
         if self.asks and context.ask is None and context.asked is None:
             # Nobody is there to be asked, as the conversation is over: they find it in /memory.
@@ -165,15 +167,16 @@ class _Noting(Struct, frozen=True, kw_only=True):
         raise ToolFailedError(msg)
 
 
-def note_tools(people: People, own: Confined, *, asks: bool) -> tuple[Tool, ...]:
+def note_tools(people: People, own: Confined, *, asks: bool, links: Links) -> tuple[Tool, ...]:
     """Return the tool with which a model keeps notes about whom it talks with.
 
     Args:
         people: The notes.
         own: The folder in which they stand.
         asks: Whether the person is asked before anything is kept.
+        links: Who is one person in several chats.
     """
-    noting = _Noting(people=people, own=own, asks=asks)
+    noting = _Noting(people=people, own=own, asks=asks, links=links)
     return (
         FunctionTool(
             NOTE_PERSON,

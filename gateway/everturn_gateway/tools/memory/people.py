@@ -6,8 +6,9 @@ Each line that begins with a dash is a note: a topic, what is known of it, and, 
 and by whom it was said, in which message. A note without a comment was written by hand. Two notes
 never have the same topic: the newer one replaces the older.
 
-A file belongs to one conversation - the chat, with its topic - or to one principal: nobody else's
-conversation reads it. All that stands in it is data, see `context.beside.between_marks`.
+A file belongs to one conversation - the chat, with its topic - or to one principal, or to a person
+whose chats the owner linked: nobody else's conversation reads it. All that stands in it is data,
+see `context.beside.between_marks`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.beside import between_marks
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ShownNotes
 from everturn_actors.outside import one_source, plain_line
+from everturn_gateway.config.links import NO_LINKS, PRINCIPAL, Links
 from everturn_gateway.tools.confined import Confined
 
 PEOPLE: Final = "people"
@@ -38,6 +41,7 @@ _DIGEST: Final = 10  # digits
 _NAME_CHARACTERS: Final = 60
 _BETWEEN: Final = " | "
 _COMMENT: Final = (" <!-- ", " -->")
+_LINK: Final = "link"
 _HEAD: Final = "# What is known of {whom}\n\n"
 
 
@@ -88,7 +92,8 @@ class People:
         Raises:
             ToolFailedError: It cannot be read.
         """
-        return read_notes(self._text(whose))
+        texts = (self._text(path) for path in (*whose.earlier, whose.path))
+        return read_notes("\n".join(texts))
 
     def keep(
         self, whose: Person, notes: Sequence[PersonNote], forget: Iterable[str] = ()
@@ -121,7 +126,10 @@ class People:
             if text != before:
                 expected = None if found is None else found[1]
                 place.replace(text.encode(errors="backslashreplace"), expected=expected)
-            return [each for each in old if folded(each.topic) in gone]
+        found_gone = [each for each in old if folded(each.topic) in gone]
+        for path in whose.earlier:
+            found_gone += self._take_out(path, lambda note: folded(note.topic) in gone)
+        return found_gone
 
     def erase(self, whose: Person, is_gone: Callable[[PersonNote], bool]) -> None:
         """Take notes out of a file; where none is left, remove the file, whose name tells of whom.
@@ -129,12 +137,17 @@ class People:
         Raises:
             ToolFailedError: It could not be written.
         """
+        for path in (*whose.earlier, whose.path):
+            self._take_out(path, is_gone)
+
+    def _take_out(self, path: str, is_gone: Callable[[PersonNote], bool]) -> list[PersonNote]:
+        """Take notes out of a file; return them."""
         if not self._folder.is_there():
-            return
-        with self._folder.place(whose.path) as place, place.locked():
+            return []
+        with self._folder.place(path) as place, place.locked():
             found = place.read_if_there(_READ_MAX_BYTES)
             if found is None:
-                return
+                return []
             lines = _decoded(found[0]).splitlines()
             kept = [line for line in lines if (note := _read(line)) is None or not is_gone(note)]
             if not any(map(_read, kept)):
@@ -142,11 +155,12 @@ class People:
             elif kept != lines:
                 text = "\n".join(kept) + "\n"
                 place.replace(text.encode(errors="backslashreplace"), expected=found[1])
+            return [note for line in lines if (note := _read(line)) is not None and is_gone(note)]
 
-    def _text(self, whose: Person) -> str:
+    def _text(self, path: str) -> str:
         if not self._folder.is_there():
             return ""
-        with self._folder.place(whose.path) as place:
+        with self._folder.place(path) as place:
             found = place.read_if_there(_READ_MAX_BYTES)
         return "" if found is None else _decoded(found[0])
 
@@ -158,17 +172,31 @@ class Person(Struct, frozen=True, kw_only=True):
     "For people: a chat of a channel, or a principal."
     path: str
     "Of the file, below the agent's notes."
+    earlier: tuple[str, ...] = ()
+    "Of files that hold what was known of somebody before their chats were linked."
 
 
-def person_of(key: ConversationKey, principal: str) -> Person:
+def person_of(key: ConversationKey, principal: str, links: Links = NO_LINKS) -> Person:
     """Return whose notes are those of a conversation.
 
     Of a session that a principal began, they are the principal's; else of the chat, with its topic.
+    Where the owner linked several of these, they are those of the person, in each of them.
 
     >>> person_of(ConversationKey(channel="telegram", chat="7", agent="a"), "").path
     'people/telegram-7-9cf37ee8b6.md'
     """
-    parts = ("principal", principal) if principal else (key.channel, key.chat, key.topic)
+    linked = links.person(key, principal)
+    if linked:
+        earlier = tuple(_in(*place).path for place in links.places(linked))
+        return replace(_person(_LINK, linked), name=linked, earlier=earlier)
+    return _in(PRINCIPAL, principal) if principal else _in(key.channel, key.chat, key.topic)
+
+
+def _in(channel: str, chat: str, topic: str = "") -> Person:
+    return _person(channel, chat) if channel == PRINCIPAL else _person(channel, chat, topic)
+
+
+def _person(*parts: str) -> Person:
     digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
     plain = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(filter(None, parts))).strip("-").lower()
     name = one_source(" ".join(filter(None, parts)))

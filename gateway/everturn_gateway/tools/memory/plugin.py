@@ -35,7 +35,10 @@ def _make(setup: ToolSetup[MemorySettings]) -> tuple[Tool, ...]:
     if settings.notes == "off":
         return tools
     own, _ = folders_of(environment.home, environment.state)
-    return (*tools, *note_tools(People(own), own, asks=settings.notes == "ask"))
+    return (
+        *tools,
+        *note_tools(People(own), own, asks=settings.notes == "ask", links=environment.links),
+    )
 
 
 def prompt_notes(
@@ -47,7 +50,11 @@ def prompt_notes(
         return None
     own, world = folders_of(environment.home, environment.state)
     return PromptNotes(
-        own=own, notes=Notes(own, world), people=People(own), window_tokens=window_tokens
+        own=own,
+        notes=Notes(own, world),
+        people=People(own),
+        links=environment.links,
+        window_tokens=window_tokens,
     )
 
 

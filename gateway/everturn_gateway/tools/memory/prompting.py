@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from everturn_actors.model import ShownNotes
 from everturn_actors.ports import ToolContext
+from everturn_gateway.config.links import Links
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.memory.notes import Notes, sources_in
 from everturn_gateway.tools.memory.people import People, Person, person_of, shown_notes
@@ -25,13 +26,14 @@ class PromptNotes(Struct, frozen=True, kw_only=True):
     own: Confined
     notes: Notes
     people: People
+    links: Links
     window_tokens: int
 
     async def __call__(self, context: ToolContext) -> ShownNotes:
         """Return what the prompt is to say now."""
         # What is known of somebody is shown to nobody else; who shares a session knows that.
         has_person = context.key.channel not in NOBODY_ANSWERS and not context.is_shared
-        whose = person_of(context.key, context.principal) if has_person else None
+        whose = person_of(context.key, context.principal, self.links) if has_person else None
         read = partial(self._read, whose)
         return await self.own.run(read, reads=True)
 

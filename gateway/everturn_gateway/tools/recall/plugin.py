@@ -22,10 +22,12 @@ class RecallConfig(Struct, frozen=True, kw_only=True):
 
 
 def _make(setup: ToolSetup[RecallConfig]) -> tuple[Tool, ...]:
+    environment = setup.part(ToolEnvironment)
     return (
         RecallContext(
             page_characters=setup.settings.page_characters,
-            link=setup.part(ToolEnvironment).link,
+            link=environment.link,
+            links=environment.links,
             read_from=setup.settings.read_from,
         ),
     )

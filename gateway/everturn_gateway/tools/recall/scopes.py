@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import SessionSummary, ToolContext
 from everturn_actors.ports.search import SearchPlace
+from everturn_gateway.config.links import NO_LINKS, PRINCIPAL, Links
 from everturn_gateway.tools.places import DELEGATE, is_delegate_of, is_open_to, matches
 from everturn_gateway.tools.recall.queries import Scope
 
@@ -22,6 +23,8 @@ class Reach(Struct, frozen=True, kw_only=True):
     context: ToolContext
     read_from: tuple[str, ...] = ()
     "Conversations that the owner opened to everybody who talks with the agent."
+    links: Links = NO_LINKS
+    "Who is one person in several chats: what they said in one is theirs in all."
 
     def places(self, scope: Scope) -> tuple[SearchPlace, ...]:
         """Return where it may stand, for the index."""
@@ -30,6 +33,11 @@ class Reach(Struct, frozen=True, kw_only=True):
             return (SearchPlace(session_id=context.session_id),)
         agents = frozenset((context.key.agent,))
         own = [SearchPlace(session_id=context.session_id), SearchPlace(conversation=context.key)]
+        for channel, chat in self.links.places(self._person):
+            if channel == PRINCIPAL:
+                own.append(SearchPlace(agents=agents, seen_by=chat))
+            else:
+                own.append(SearchPlace(agents=agents, channel=channel, chat=chat))
         if context.principal:
             own.append(SearchPlace(agents=agents, seen_by=context.principal))
         if scope == "agent":
@@ -45,6 +53,8 @@ class Reach(Struct, frozen=True, kw_only=True):
             return True
         if scope == "session" or row.key.agent != context.key.agent:
             return False
+        if self._person and self._person == self.links.person(row.key, row.principal):
+            return True
         if context.principal and context.principal != row.principal:
             return False
         if scope == "agent" and is_delegate_of(row.key, context.session_id):
@@ -56,9 +66,15 @@ class Reach(Struct, frozen=True, kw_only=True):
             return True
         return scope == "agent" and matches(row.key, self.read_from)
 
+    @property
+    def _person(self) -> str:
+        context = self.context
+        return "" if context.is_shared else self.links.person(context.key, context.principal)
+
     def is_own(self, key: ConversationKey) -> bool:
-        """Return whether a session belongs to this very conversation."""
-        return replace(key, agent="") == replace(self.context.key, agent="")
+        """Return whether a session belongs to this very conversation, or to a linked one."""
+        is_linked = self._person and self._person == self.links.person(key, "")
+        return bool(is_linked) or replace(key, agent="") == replace(self.context.key, agent="")
 
 
 def _of_pattern(agents: frozenset[str], pattern: str) -> SearchPlace:

@@ -10,6 +10,7 @@ import anyio
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_gateway.config.links import NO_LINKS, Links
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall.answers import Answers
 from everturn_gateway.tools.recall.messages import NAME
@@ -82,6 +83,7 @@ class RecallContext:
         page_characters: int = PAGE_CHARACTERS,
         link: ServiceLink | None = None,
         read_from: tuple[str, ...] = (),
+        links: Links = NO_LINKS,
     ) -> None:
         """Answer with at most `page_characters`, and estimated tokens, beside a short heading.
 
@@ -89,8 +91,10 @@ class RecallContext:
             page_characters: Of one answer.
             link: Where the index of what was said is connected; None = each search makes its own.
             read_from: Conversations that the owner opened to all of the agent's.
+            links: Who is one person in several chats.
         """
         self._limit, self._link, self._read_from = page_characters, link, read_from
+        self._links = links
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Return one page of what is asked for, as a quote that says where it comes from.
@@ -117,7 +121,7 @@ class RecallContext:
             raise ToolFailedError(msg) from error
 
     async def _answer(self, asked: Asked, context: ToolContext) -> str | ToolOutput:
-        reach = Reach(context=context, read_from=self._read_from)
+        reach = Reach(context=context, read_from=self._read_from, links=self._links)
         if asked.session_id:
             await self._check_session(asked.session_id, reach)
         answers = Answers(context, page=asked.page, limit=self._limit, session_id=asked.session_id)
