@@ -35,14 +35,14 @@ from node_faults import tell  # noqa: E402 - found above
 from support.answers import Answer  # noqa: E402
 from support.database import Server, free_port, running_server  # noqa: E402
 from support.model_api import Received, open_model_api  # noqa: E402
-from support.node_world import Node, Talk, World, audit, talking  # noqa: E402
+from support.node_world import Node, Talk, World, audit  # noqa: E402
 from support.patience import WAIT_S  # noqa: E402
 from support.process import AGENT, gateway_process  # noqa: E402
 
 EVERTURN = Path(sysconfig.get_path("scripts")) / "everturn"
 CLOCK = Path(__file__).with_name("node_clock.c")
 FILES = "  tools:\n    - {type: builtin, name: files}\n"
-PEOPLE, MESSAGES, SETTLED_S = 6, 60, 8.0
+PEOPLE, MESSAGES, SETTLED_S = 6, 10, 8.0
 
 
 class Cased(Node, kw_only=True):
@@ -168,9 +168,19 @@ async def talk_while(world: World, happens: Callable[[Talk], Awaitable[None]]) -
     """Let people write while something happens; print what the logs say of it."""
     talk = Talk(world=world, chance=random.Random(7))  # noqa: S311 - the same each time
     talk.on_unanswered = partial(tell, world, talk)
+    is_over = anyio.Event()
+
+    async def person(number: int) -> None:
+        session = 0
+        while not is_over.is_set():
+            session += 1
+            await talk.converse(number * 100_000 + session, MESSAGES)
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(talking, talk, tasks, PEOPLE, MESSAGES)
-        tasks.start_soon(happens, talk)
+        for number in range(PEOPLE):
+            tasks.start_soon(person, number)
+        await happens(talk)
+        is_over.set()
     found = await audit(talk)
     took = sorted(each.took_s for each in talk.told)
     print(f"{found.turns} turns in {found.sessions} sessions, {len(found.faults)} wrong;"
@@ -203,14 +213,14 @@ async def skew(world: World) -> None:
 
     async def happens(talk: Talk) -> None:
         a, b = world.nodes.values()
-        await talk.until_told(60)
+        await talk.until_told(40)
         files["a"].write_text("-3600")  # both jump
         files["b"].write_text("+3600")
-        await talk.until_told(60)
+        await talk.until_told(40)
         await a.end(signal.SIGKILL)
-        await talk.until_told(60)
+        await talk.until_told(40)
         await a.start()
-        await talk.until_told(60)
+        await talk.until_told(40)
         await b.end(signal.SIGTERM)
         await b.start()
 
@@ -229,7 +239,7 @@ async def mix(world: World, old: Path) -> None:
     await anyio.sleep(SETTLED_S)
 
     async def happens(talk: Talk) -> None:
-        await talk.until_told(60)
+        await talk.until_told(40)
         for first, second in ((a, b), (b, a)):  # forward, and back
             await first.end(signal.SIGTERM)
             first.environment, second.environment = second.environment, first.environment
