@@ -11,6 +11,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.faulty_store import FaultyStore, open_faulty_store
+from support.pictures import picture
 from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
@@ -22,6 +23,7 @@ from everturn_actors.errors import (
     FencedError,
     JournalWriteError,
     SessionQuarantinedError,
+    StoreAwayError,
     UnknownAgentError,
 )
 from everturn_actors.events import AmbientStored, CallFinished, Event, ModelReplied, TurnFinished
@@ -562,6 +564,26 @@ async def test_a_turn_that_a_full_disk_cut_short_goes_on_when_there_is_room() ->
 
         assert [turn.outcome for turn in state.held_turns] == ["answered"]
         assert len(test.provider.requests) == asked  # and then it is left in peace
+
+
+async def test_a_turn_waits_for_a_store_that_is_away() -> None:
+    """What it reads is there: neither is the turn at fault, nor is the picture gone."""
+    clock = ManualClock()
+    async with (
+        open_faulty_store() as store,
+        open_test_service(store=store, clock=clock, settings=AT_ONCE) as test,
+    ):
+        store.break_method("read_media", lambda: StoreAwayError("the database is away"))
+        said = IncomingMessage(text="look", key=test.key(), attachments=(picture(),))
+        left = await test.service.submit(said)
+        with pytest.raises(StoreAwayError):
+            await left.result()
+        store.faults.clear()
+        await _until_started_again(test, store, clock)
+        state = await test.service.view(left.session_id)
+
+    assert [turn.outcome for turn in state.held_turns] == ["answered"]
+    assert len(test.provider.requests) == 1, "nothing was asked without the picture"
 
 
 async def test_a_session_with_nothing_open_is_not_started_again_by_itself() -> None:

@@ -19,7 +19,8 @@ from everturn_actors.ports import Loaded
 from everturn_actors.state.session_state import SessionState
 
 Method: TypeAlias = Literal[
-    "load", "append", "save_snapshot", "mark_active", "mark_passive", "save_result"
+    *("load", "append", "save_snapshot", "mark_active", "mark_passive", "save_result"),
+    "read_media",
 ]
 WRITES: tuple[Method, ...] = (
     "append",
@@ -84,6 +85,11 @@ class FaultyStore(MemoryStore):
         """See `SessionStore.save_result`."""
         self._check("save_result")
         await super().save_result(session_id, name, text)
+
+    async def read_media(self, session_id: str, name: str) -> bytes | None:
+        """See `SessionStore.read_media`."""
+        self._check("read_media")
+        return await super().read_media(session_id, name)
 
     async def mark_active(self, session_id: str) -> None:
         """See `SessionStore.mark_active`."""

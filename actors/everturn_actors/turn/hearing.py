@@ -11,7 +11,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from everturn_actors.errors import JournalError, NotTranscribedError
+from everturn_actors.errors import (
+    JournalError,
+    NotTranscribedError,
+    StoreAwayError,
+)
 from everturn_actors.events import Transcribed
 from everturn_actors.model import Attachment, OpenTurn, UserMessage
 from everturn_actors.ports import Agent, Transcriber
@@ -54,7 +58,11 @@ def _unheard(turn: OpenTurn) -> tuple[UserMessage, Attachment] | None:
 async def _transcribed(
     host: TurnHost, turn: int, user: UserMessage, file: Attachment, transcriber: Transcriber
 ) -> Transcribed:
-    """Return the event of a file; a boundary: what fails here costs the turn these words alone."""
+    """Return the event of a file; a boundary: what fails here costs the turn these words alone.
+
+    Raises:
+        StoreAwayError: The file cannot be read now.
+    """
     event = Transcribed(
         turn=turn,
         message=user.seq,
@@ -73,6 +81,8 @@ async def _transcribed(
     except NotTranscribedError as error:
         logger.warning("a voice note was not transcribed", extra={**fields, "error": str(error)})
         return replace(event, error=str(error)[:ERROR_CHARACTERS])
+    except StoreAwayError:
+        raise  # it is there, and can be read later
     except JournalError as error:
         logger.warning("a voice note cannot be read", extra={**fields, "error": str(error)})
         return replace(event, error=_GONE)

@@ -11,7 +11,12 @@ import logging
 import anyio
 
 from everturn_actors.context.catalog import policy_of
-from everturn_actors.errors import ActorStoppedError, JournalWriteError, ModelError
+from everturn_actors.errors import (
+    ActorStoppedError,
+    JournalWriteError,
+    ModelError,
+    StoreAwayError,
+)
 from everturn_actors.events import (
     Body,
     ModelCallFailed,
@@ -58,6 +63,7 @@ async def run_turn(
     Raises:
         ActorStoppedError: The service or the actor stops; the turn goes on at the next start.
         JournalWriteError: What belongs to the turn could not be written down.
+        StoreAwayError: What belongs to it cannot be read now.
     """
     opened = _open_turn(host, number)
     # What a chat page asks for itself is answered by the model alone, without tools and notes.
@@ -82,7 +88,7 @@ async def _work(
     """Work on the turn; return why it failed, empty where it came to its end.
 
     Raises:
-        ActorStoppedError, JournalWriteError: See `run_turn`.
+        ActorStoppedError, JournalWriteError, StoreAwayError: See `run_turn`.
     """
     failure: BaseException
     try:
@@ -101,7 +107,7 @@ async def _work(
         return ""
     cause = first_cause(failure)
     # Not a fault of the turn: it goes on when the service or the disk does.
-    if isinstance(cause, ActorStoppedError | JournalWriteError):
+    if isinstance(cause, ActorStoppedError | JournalWriteError | StoreAwayError):
         raise cause
     logger.error(
         "a turn failed by a fault",

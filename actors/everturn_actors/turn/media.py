@@ -9,7 +9,10 @@ import logging
 from collections.abc import Iterable
 
 from everturn_actors.context.estimation.pictures import SHOWN_BYTES
-from everturn_actors.errors import JournalError
+from everturn_actors.errors import (
+    JournalError,
+    StoreAwayError,
+)
 from everturn_actors.ports import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -28,6 +31,9 @@ class MediaReader:
         """Return the bytes of those that are there, at most `SHOWN_BYTES` of them in all.
 
         One that is gone, or cannot be read, is left out: the model is told of it in words.
+
+        Raises:
+            StoreAwayError: None can be read now.
         """
         found: dict[str, bytes] = {}
         left_bytes = SHOWN_BYTES
@@ -48,6 +54,8 @@ class MediaReader:
     async def _from_store(self, name: str) -> bytes | None:
         try:
             return await self._store.read_media(self._session_id, name)
+        except StoreAwayError:
+            raise
         except JournalError as error:
             logger.warning(
                 "an image cannot be read; the model is told of it in words",

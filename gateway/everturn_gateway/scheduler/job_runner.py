@@ -22,6 +22,7 @@ from everturn_actors.errors import (
     JournalWriteError,
     MailboxFullError,
     SessionEndedError,
+    StoreAwayError,
     UnknownSessionError,
 )
 from everturn_actors.model import ConversationKey, IncomingMessage, Queueing
@@ -115,8 +116,8 @@ class JobRunner:
 
         Raises:
             ActorStoppedError: The gateway stops; the next start goes on.
-            NotWrittenError: `accepted` raised it, or the session cannot be written. Nothing is
-                lost: what was accepted is open, and the same try goes on with it.
+            NotWrittenError: `accepted` raised it, or the session cannot be read or written now.
+                Nothing is lost: what was accepted is open, and the same try goes on with it.
         """
         try:
             match job.payload:
@@ -132,7 +133,7 @@ class JobRunner:
                     assert_never(job.payload)
         except ActorStoppedError:
             raise
-        except JournalWriteError as error:
+        except (JournalWriteError, StoreAwayError) as error:
             raise NotWrittenError(str(error)) from error
         except (CoreError, WebhookError) as error:
             return _failed(error, was_accepted=bool(run.seq))
@@ -193,7 +194,7 @@ class JobRunner:
         if job.where == "isolated" and job.to is not None:
             try:
                 await self._say(job, run, answer)
-            except (ActorStoppedError, JournalWriteError):
+            except (ActorStoppedError, JournalWriteError, StoreAwayError):
                 raise
             except (CoreError, WebhookError) as error:
                 return structs.replace(_failed(error), turn=result.turn, is_answered=True)
