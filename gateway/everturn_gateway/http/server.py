@@ -54,13 +54,15 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
     # A warning for each request that is none would let strangers fill the disk with lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = within_descriptors(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    waits = OpenWaits(max_followers=config.follower_limit)
+    application = create_app(gateway, waits)
+    if gateway.config.cluster is not None:
+        # Other nodes answer meanwhile. Whoever came first would wait for it here.
+        await run_sync(application.api)
     sockets = await run_sync(
         partial(listen, config.host, config.port, is_shared=config.shares_port)
     )
-    waits = OpenWaits(max_followers=config.follower_limit)
-    limited = ConnectionLimit(
-        create_app(gateway, waits).app, max_connections=config.max_connections
-    )
+    limited = ConnectionLimit(application.app, max_connections=config.max_connections)
     protocol = limited_protocol(config.idle_timeout_s, config.max_connections)
     server = _Server(_uvicorn_config(limited, protocol, config), protocol)
     limited.watch(server.server_state.connections)
