@@ -165,7 +165,7 @@ async def test_any_node_shows_and_changes_jobs_that_one_of_them_runs(
 async def test_nobody_gets_a_500_where_the_database_is_away(
     database_server: Server, tmp_path: Path, schema: str
 ) -> None:
-    """Every route is asked: what cannot be read or done says that it passes."""
+    """Every route of a session is asked: what cannot be read or done says that it passes."""
     told: dict[str, tuple[int, str]] = {}
     async with open_line(database_server.port) as line:
         url = database_server.url().replace(f":{database_server.port}/", f":{line.port}/")
@@ -193,13 +193,14 @@ async def test_nobody_gets_a_500_where_the_database_is_away(
 
             line.set("cut")
             async with anyio.create_task_group() as tasks:
-                for number, (method, template) in enumerate(RULES):
+                concerned = [each for each, rule in RULES.items() if rule.session]
+                for number, (method, template) in enumerate(concerned):
                     session_id = "20261121T224956123-3f9a2c1b" if number % 2 else begun.json()["id"]
                     tasks.start_soon(ask, method, template, session_id)
             line.set("open")
 
     assert [each for each in told.items() if each[1][0] in {500, 502}] == []
-    assert sum("store-away" in text for _, text in told.values()) > len(RULES) / 8, told
+    assert sum("store-away" in text for _, text in told.values()) > len(told) / 4, told
 
 
 @asynccontextmanager
