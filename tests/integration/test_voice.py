@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 from support.delivering import delivering
 from support.tables import table
@@ -51,15 +52,27 @@ class Ears:
     heard: list[bytes] = field(default_factory=list[bytes])
     begun: anyio.Event = field(default_factory=anyio.Event)
 
-    async def transcribe(self, file: Attachment, data: bytes) -> Transcript:
+    async def transcribe(
+        self, file: Attachment, read: Callable[[], Awaitable[bytes]]
+    ) -> Transcript:
         """Hear a file."""
-        self.heard.append(data)
+        self.heard.append(await read())
         self.begun.set()
         if self.holds is not None:
             await self.holds.wait()
         if self.error is not None:
             raise self.error
         return Transcript(text=self.text, model="ear", source="here", is_shown=self.is_shown)
+
+
+def given(data: bytes) -> Callable[[], Awaitable[bytes]]:
+    """Return what reads these bytes."""
+
+    async def read() -> bytes:
+        await checkpoint()
+        return data
+
+    return read
 
 
 def spoken(key: object, *, text: str = "", upload: Upload = NOTE) -> IncomingMessage:
@@ -218,7 +231,7 @@ async def test_a_server_is_asked_as_documented_and_believed_within_reason(
     async with open_voice_api() as api, hearing(api.url, language="en", prompt="Everturn") as ears:
         api.script.extend(script)
         try:
-            found = (await ears.transcribe(replace(FILE, duration_s=2.5), b"OggS")).text
+            found = (await ears.transcribe(replace(FILE, duration_s=2.5), given(b"OggS"))).text
         except NotTranscribedError as error:
             found = str(error)
     assert re.search(outcome, found)
@@ -239,24 +252,24 @@ async def test_limits_keys_and_silence_of_a_server() -> None:
     async with open_voice_api() as api:
         async with hearing(api.url, max_seconds=60, max_megabytes=0.001) as ears:
             with pytest.raises(NotTranscribedError, match=r"too long, 1:01, and 1:00"):
-                await ears.transcribe(replace(FILE, duration_s=61), b"OggS")
+                await ears.transcribe(replace(FILE, duration_s=61), given(b"OggS"))
             with pytest.raises(NotTranscribedError, match=r"too long, 1:40"):
-                await ears.transcribe(FILE, opus(100))
+                await ears.transcribe(FILE, given(opus(100)))
             with pytest.raises(NotTranscribedError, match=r"larger than 0\.001 MB"):
-                await ears.transcribe(FILE, bytes(2000))
+                await ears.transcribe(FILE, given(bytes(2000)))
         assert not api.heard
         async with hearing(api.url, key="sk-wrong") as ears:
             with pytest.raises(NotTranscribedError, match="refuses the key"):
-                await ears.transcribe(FILE, b"OggS")
+                await ears.transcribe(FILE, given(b"OggS"))
         async with hearing(api.url, model="gpt-4o-transcribe") as ears:
-            assert (await ears.transcribe(FILE, b"OggS")).duration_s == 2.5
+            assert (await ears.transcribe(FILE, given(b"OggS"))).duration_s == 2.5
         async with hearing(api.url, deadline_s=0.2) as ears:
             api.holds = anyio.Event()
             with pytest.raises(NotTranscribedError, match="longer than"):
-                await ears.transcribe(FILE, b"OggS")
+                await ears.transcribe(FILE, given(b"OggS"))
     async with hearing("http://127.0.0.1:9/v1") as ears:
         with pytest.raises(NotTranscribedError, match="cannot be reached"):
-            await ears.transcribe(FILE, b"OggS")
+            await ears.transcribe(FILE, given(b"OggS"))
 
 
 def opus(seconds: int) -> bytes:

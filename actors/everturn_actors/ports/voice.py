@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -27,10 +28,16 @@ class Transcript(Struct, frozen=True, kw_only=True):
 class Transcriber(Protocol):
     """Writes down what is said in a file."""
 
-    async def transcribe(self, file: Attachment, data: bytes) -> Transcript:
+    async def transcribe(
+        self, file: Attachment, read: Callable[[], Awaitable[bytes]]
+    ) -> Transcript:
         """Return the words. It has limits and a deadline of its own, and tries again by itself.
 
         Cancellation ends it. Anything but the error below is a fault of it, which costs this file.
+
+        Args:
+            file: What is known of it.
+            read: Gives its bytes; called when it is heard, so that those that wait take no memory.
 
         Raises:
             NotTranscribedError: It is too long or too large, nobody could be asked, or what came

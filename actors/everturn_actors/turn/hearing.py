@@ -73,11 +73,16 @@ async def _transcribed(
         duration_s=file.duration_s,
     )
     fields = {"session_id": host.tool_context.session_id, "file": file.name}
-    try:
-        data = await host.tool_context.store.read_media(host.tool_context.session_id, file.name)
+    context = host.tool_context
+
+    async def read() -> bytes:
+        data = await context.store.read_media(context.session_id, file.name)
         if data is None:
-            return replace(event, error=_GONE)
-        found = await transcriber.transcribe(file, data)
+            raise NotTranscribedError(_GONE)
+        return data
+
+    try:
+        found = await transcriber.transcribe(file, read)
     except NotTranscribedError as error:
         logger.warning("a voice note was not transcribed", extra={**fields, "error": str(error)})
         return replace(event, error=str(error)[:ERROR_CHARACTERS])

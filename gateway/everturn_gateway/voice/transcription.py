@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import anyio
@@ -72,15 +73,19 @@ class Bounded(Struct, frozen=True, kw_only=True):
     account: Account
     slots: anyio.CapacityLimiter
 
-    async def transcribe(self, file: Attachment, data: bytes) -> Transcript:
+    async def transcribe(
+        self, file: Attachment, read: Callable[[], Awaitable[bytes]]
+    ) -> Transcript:
         """Return the words of a file. See `Transcriber.transcribe`."""
-        duration_s = file.duration_s or ogg_duration_s(data)
-        self._check(duration_s, len(data))
+        self._check(file.duration_s, file.size_bytes)
         self.account.check()
         limit_s = self.settings.timeout_seconds
         try:
             with anyio.fail_after(limit_s):
                 async with self.slots:
+                    data = await read()
+                    duration_s = file.duration_s or ogg_duration_s(data)
+                    self._check(duration_s, len(data))
                     heard = await self.engine.hear(file, data, duration_s)
         except TimeoutError as error:
             msg = f"it took longer than {limit_s} s"
