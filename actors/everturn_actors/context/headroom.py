@@ -101,7 +101,7 @@ def _has_room(
     reply = turn.steps[-1].reply if turn.steps else None
     tokens, own = float(reported_tokens), 0
     if reply is not None:
-        own, rate = message_units(reply), own_rate(conversation.fingerprint.tokens, reported_tokens)
+        own, rate = message_units(reply), own_rate(conversation.fingerprint, reported_tokens)
         expected = priced(message_counts((reply,)), statistics.prices.each) * rate
         tokens += max(expected, conversation.reported.output_tokens)
     shown = projection_units(prepared.projection)

@@ -13,7 +13,7 @@ from msgspec import structs
 from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimation.calibration import ModelStatistics, prior_statistics
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
-from everturn_actors.context.estimation.forecast import Counted, Forecast, surely_far
+from everturn_actors.context.estimation.forecast import Forecast, surely_far
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.headroom import (
@@ -77,7 +77,6 @@ class Renderer:
         self._chosen: tuple[ContextSpec, bool, AnyPolicy] | None = None
         self._history: History | None = None
         self._fingerprints = Fingerprints()
-        self._counted = Counted()
         self._last: tuple[Asked, Prepared] | None = None
         self._headroom = NO_HEADROOM
         "Of the last one, by its policy, where that was asked."
@@ -380,19 +379,22 @@ class Renderer:
                 and (known[3] is statistics or known[3] == statistics)
             ):
                 return prepared
-        asked = (conversation, spec, tools, statistics)
-        prepared = self._made(asked)
-        self._last = asked, prepared
+        prepared = self._made(conversation, spec, tools, statistics)
+        self._last = (conversation, spec, tools, statistics), prepared
         self._headroom = NO_HEADROOM
         return prepared
 
     def _made(
-        self, asked: tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics]
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...],
+        statistics: ModelStatistics,
     ) -> Prepared:
-        conversation, spec, tools, _ = asked
         policy = self.policy(spec, tools)
         history = shown_history(conversation, policy, self._history)
         # Fingerprints go on from the last request, and so only as long as its history does.
         if history is not self._history:
             self._history, self._fingerprints = history, Fingerprints()
-        return prepared_of(asked, policy, history, (self._fingerprints, self._counted))
+        asked = (conversation, spec, tools, statistics)
+        return prepared_of(asked, policy, history, self._fingerprints)

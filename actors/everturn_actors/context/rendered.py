@@ -19,7 +19,7 @@ from everturn_actors.context.estimation.estimates import (
     prompt_units,
     tools_units,
 )
-from everturn_actors.context.estimation.forecast import Counted, Forecast, Sizes, forecast_of
+from everturn_actors.context.estimation.forecast import Forecast, Sizes, forecast_of
 from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures, choose
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
@@ -244,17 +244,9 @@ def prepared_of(
     asked: tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics],
     policy: AnyPolicy,
     history: History,
-    known: tuple[Fingerprints, Counted],
+    fingerprints: Fingerprints,
 ) -> Prepared:
-    """Return what a request can be made of.
-
-    Args:
-        asked: The conversation, with whom, by which tools and model.
-        policy: Of the agent.
-        history: The conversation's finished turns.
-        known: What is kept of the session's requests; the new one is added.
-    """
-    fingerprints, counted = known
+    """Return what a request can be made of; `history` is of the conversation's finished turns."""
     conversation, spec, tools, statistics = asked
     reductions = conversation.reductions
     running = running_blocks(conversation, policy)
@@ -296,9 +288,7 @@ def prepared_of(
     def count() -> Counts:
         return added(history.counts(), message_counts((*before, *now)))
 
-    counting = (count, counted.of(fingerprint))
-    forecast = forecast_of(statistics, conversation, request, sizes, counting)
-    counted.take(units, forecast)
+    forecast = forecast_of(statistics, conversation, request, sizes, count)
     statistics, correction = _scaled(statistics, forecast, units, has_files=bool(files))
     limits, fixed = request_limits(policy, spec, statistics, system, tools)
     held = conversation.window_messages or None

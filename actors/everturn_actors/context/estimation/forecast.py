@@ -2,8 +2,7 @@
 
 What the provider counted of the last prompt, and of the reply to it, is known. The rest is priced
 by the classes of its characters (see `estimation.prices`), and by how much this session cost beyond
-those prices so far: a session in Finnish goes on in Finnish. What it cost is held against the
-prices as they are now, not as they were when it was said (`Counted`).
+those prices so far: a session in Finnish goes on in Finnish.
 """
 
 from __future__ import annotations
@@ -47,9 +46,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
     counts: tuple[float, ...] = ()
     "What the rest was priced by; empty where it was not counted, or has images."
     before_tokens: float = 0.0
-    "What the prices alone say of the prompt before it, where this goes on from there."
-    before: Sequence[float] = ()
-    "The counts of that prompt; empty where they are not known, or there is none."
+    "What the prices alone said of the part that is known."
     reply: tuple[float, ...] = ()
     "The counts of the newest reply, whose tokens were reported; empty where they are not used."
     reply_tokens: int = 0
@@ -59,16 +56,6 @@ class Forecast(Struct, frozen=True, kw_only=True):
         news = priced(self.counts, prices) if self.counts else self.tokens - self.known_tokens
         reply = priced(self.reply, prices) if self.reply else 0.0
         return round(self.before_tokens + news + reply)
-
-    @property
-    def whole(self) -> Sequence[float]:
-        """The counts of the whole prompt; empty where they are not known."""
-        if not self.counts or (self.known_tokens and not self.before):
-            return ()
-        whole: Sequence[float] = self.counts
-        for part in (self.before, self.reply):
-            whole = added(whole, part) if part else whole
-        return whole
 
     def doubt_tokens(self, doubts: Sequence[float]) -> float:
         """Return the standard deviation of what is predicted.
@@ -80,28 +67,6 @@ class Forecast(Struct, frozen=True, kw_only=True):
         noise = (NOISE * news) ** 2 + NOISE_TOKENS**2
         squares = map(mul, self.counts, self.counts)
         return sqrt(noise + sum(map(mul, doubts, squares)))
-
-
-class Counted(Struct):
-    """What the newest requests of a session had of each class of character.
-
-    In memory alone: without it, a session's past counts as it was priced then.
-    """
-
-    sent: tuple[int, Sequence[float]] = (0, ())
-    "Units and counts of the request that was answered last."
-    made: tuple[int, Sequence[float]] = (0, ())
-    "The same of the newest one that was made, which may be sent."
-
-    def of(self, last: PromptFingerprint) -> Sequence[float]:
-        """Return the counts of the request that was answered last; empty where none are known."""
-        if self.sent[0] != last.units:
-            self.sent = self.made if self.made[0] == last.units else (0, ())
-        return self.sent[1]
-
-    def take(self, units: int, forecast: Forecast) -> None:
-        """Take note of a request that was made."""
-        self.made = units, forecast.whole
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
@@ -120,7 +85,7 @@ def forecast_of(
     conversation: Conversation,
     request: ModelRequest,
     sizes: Sizes,
-    counting: tuple[Callable[[], Counts], Sequence[float]],
+    count: Callable[[], Counts],
 ) -> Forecast:
     """Return what a request is predicted to cost.
 
@@ -129,20 +94,17 @@ def forecast_of(
         conversation: With the request before it, and what was reported for that.
         request: The request.
         sizes: Of it.
-        counting: What counts the characters of its messages, where that is worth the time; and the
-            counts of the request before it, see `Counted.of`.
+        count: Counts the characters of its messages, where that is worth the time.
     """
-    count, before = counting
     if sizes.is_next and conversation.reported.input_tokens:
-        return _goes_on(statistics, conversation, request, sizes.units, before)
+        return _goes_on(statistics, conversation, request, sizes.units)
     if sizes.units > _SMALL_UNITS and surely_far(
         sizes.units, sizes.window_tokens * UNITS_PER_TOKEN
     ):
         return Forecast(tokens=sizes.units * statistics.scale / UNITS_PER_TOKEN)
     counts = added(prompt_counts(request.system, tools_units(request.tools)), count())
-    prices = statistics.prices.each
-    then = priced(before, prices) if before else conversation.fingerprint.tokens
-    tokens = priced(counts, prices) * own_rate(then, conversation.reported.input_tokens)
+    tokens = priced(counts, statistics.prices.each)
+    tokens *= own_rate(conversation.fingerprint, conversation.reported.input_tokens)
     return Forecast(
         tokens=tokens * statistics.safety + sizes.image_units / UNITS_PER_TOKEN,
         counts=() if sizes.image_units else tuple(counts),
@@ -150,32 +112,25 @@ def forecast_of(
 
 
 def _goes_on(
-    statistics: ModelStatistics,
-    conversation: Conversation,
-    request: ModelRequest,
-    units: int,
-    before: Sequence[float],
+    statistics: ModelStatistics, conversation: Conversation, request: ModelRequest, units: int
 ) -> Forecast:
     last, reported = conversation.fingerprint, conversation.reported
-    prices = statistics.prices.each
-    before_tokens = priced(before, prices) if before else last.tokens
     news = request.messages[last.messages :]
     known, reply_tokens, reply = reported.input_tokens, 0, tuple[float, ...]()
     if news and isinstance(news[0], Reply) and (own := _reply_counts(statistics, news[0])):
-        expected = priced(own, prices)
+        expected = priced(own, statistics.prices.each)
         if _is_whole(news[0]) and is_plausible(own, reported.output_tokens, expected):
             reply, reply_tokens = tuple(own), reported.output_tokens
             news = news[1:]
             known += reply_tokens
     counts = message_counts(news)
     images = units - last.units - sum(map(message_units, request.messages[last.messages :]))
-    tokens = priced(counts, prices) * own_rate(before_tokens, reported.input_tokens)
+    tokens = priced(counts, statistics.prices.each) * own_rate(last, reported.input_tokens)
     return Forecast(
         tokens=known + tokens + images / UNITS_PER_TOKEN,
         known_tokens=known,
         counts=() if images else tuple(counts),
-        before_tokens=before_tokens,
-        before=before,
+        before_tokens=last.tokens,
         reply=reply,
         reply_tokens=reply_tokens,
     )
@@ -186,11 +141,11 @@ def surely_far(units: int, window_units: int) -> bool:
     return units * _DENSE * _NEAR_SHARE < window_units
 
 
-def own_rate(priced_tokens: float, reported_tokens: int) -> float:
+def own_rate(last: PromptFingerprint, reported_tokens: int) -> float:
     """Return what a session costs for what its model's prices say; 1 where nothing is known."""
-    if priced_tokens <= 0 or reported_tokens <= 0:
+    if last.tokens <= 0 or reported_tokens <= 0:
         return 1.0
-    rate = (reported_tokens + _OWN_TOKENS) / (priced_tokens + _OWN_TOKENS)
+    rate = (reported_tokens + _OWN_TOKENS) / (last.tokens + _OWN_TOKENS)
     return min(max(rate, _OWN_RANGE[0]), _OWN_RANGE[1])
 
 
