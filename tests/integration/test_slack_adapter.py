@@ -103,13 +103,15 @@ async def test_what_nobody_wrote_is_no_message() -> None:
         await api._tell_change(
             DM, api.channels[DM]["messages"][ts], api.channels[DM]["messages"][ts]
         )
+        await api.say(DM, "a reply", thread_ts=ts)
         await api.delete(DM, ts)
         await api.say(DM, "the future", subtype="hologram")
         shared = {"is_share": True, "author_name": "Bob", "text": "over &amp; out"}
         await api.say(DM, "look", attachments=[shared])
         await handler.until(lambda: "look" in handler.texts())
 
-    assert handler.texts() == ["hello [there](https://e.org)", "the future", "look"]
+    assert handler.texts() == ["hello [there](https://e.org)", "a reply", "the future", "look"]
+    assert handler.deletions == [(DM, ts)]
     look = message_of(handler, "look")
     assert (look.quoted, look.quoted_name, look.is_outside) == ("over & out", "Bob", True)
     assert message_of(handler, "the future").described == (

@@ -130,8 +130,14 @@ class SlackApi:
         await self._tell_change(channel, messages[ts], before)
 
     async def delete(self, channel: str, ts: str) -> None:
-        """Let somebody delete what they wrote."""
-        before = self.channels[channel]["messages"].pop(ts)
+        """Let somebody delete what they wrote; of the first one of a thread a stone is left."""
+        messages = self.channels[channel]["messages"]
+        before = messages.pop(ts)
+        if before.get("reply_count"):
+            stone = {"user": "USLACKBOT", "text": "This message was deleted."}
+            messages[ts] = {**before, **stone, "subtype": "tombstone"}
+            await self._tell_change(channel, messages[ts], before)
+            return
         event = {"type": "message", "subtype": "message_deleted", "hidden": True, "ts": self._ts()}
         await self._deliver_event(
             event | {"channel": channel, "deleted_ts": ts, "previous_message": before}
@@ -251,12 +257,6 @@ class SlackApi:
     async def _tell_change(self, channel: str, now: Json, before: Json) -> None:
         event: Json = {"type": "message", "subtype": "message_changed", "ts": self._ts()}
         event |= {"channel": channel, "message": dict(now), "previous_message": before}
-        await self._deliver_event({**event, "event_ts": event["ts"]})
-
-    async def remove(self, channel: str, ts: str) -> None:
-        """Let somebody delete what they wrote."""
-        event: Json = {"type": "message", "subtype": "message_deleted", "ts": self._ts()}
-        event |= {"channel": channel, "deleted_ts": ts, "hidden": True}
         await self._deliver_event({**event, "event_ts": event["ts"]})
 
     async def _deliver_event(self, event: Json) -> None:

@@ -135,7 +135,7 @@ class SlackPlatform(PretendedPlatform):
 
     async def remove(self, message_id: str) -> None:
         """Let ann delete a message."""
-        await self.api.remove(self.chat_id, message_id)
+        await self.api.delete(self.chat_id, message_id)
 
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let ann send a file."""

@@ -23,7 +23,7 @@ from everturn_channels.ingestion.chat_queues import ChatQueues
 from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 from everturn_channels.slack.cursors import ChannelCursors
-from everturn_channels.slack.formats.text import TS, is_from_person
+from everturn_channels.slack.formats.text import TS, deleted_in, is_from_person
 from everturn_channels.slack.interactions import Interactions
 from everturn_channels.slack.messages import Messages
 from everturn_channels.slack.reading import EventReader
@@ -116,12 +116,11 @@ class Receiver:
             raise SetupError(msg)
         if kind not in {"message", "app_mention"} or not channel:
             await confirm()
-        elif text_of(event, "subtype") == "message_changed":
-            await self._take_change(channel, event, confirm)
-        elif text_of(event, "subtype") == "message_deleted":
-            gone = text_of(event, "deleted_ts")
+        elif gone := deleted_in(event):
             read = partial(self._delete, channel, gone)
             await self._put_waiting(channel, read, "message_deleted", confirm)
+        elif text_of(event, "subtype") == "message_changed":
+            await self._take_change(channel, event, confirm)
         elif not TS.fullmatch(text_of(event, "ts")):
             self._handler.unreadable(kind, "it has no id")
             await confirm()

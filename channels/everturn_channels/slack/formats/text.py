@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from everturn_channels.ingestion.json_fields import Json, objects_of, text_of
+from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 
 QUOTE_CHARS: Final = 500  # of a message that is passed on
 TS: Final = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
@@ -63,6 +63,18 @@ def is_from_person(raw: Json) -> bool:
     """Whether a person wrote a message."""
     is_bot = bool(raw.get("bot_id")) or text_of(raw, "user") in {"", "USLACKBOT"}
     return not is_bot and text_of(raw, "subtype") not in NOTES
+
+
+def deleted_in(event: Json) -> str:
+    """Return the message that an event says is deleted; empty = it says no such thing.
+
+    Of the first one of a thread a stone is left, as a change of it.
+    """
+    now = object_of(event, "message")
+    is_change = text_of(event, "subtype") == "message_changed"
+    if is_change and text_of(now, "subtype") == "tombstone":
+        return text_of(now, "ts")
+    return text_of(event, "deleted_ts") if text_of(event, "subtype") == "message_deleted" else ""
 
 
 def thread_of(raw: Json) -> str:
