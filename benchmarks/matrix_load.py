@@ -14,7 +14,9 @@ import os
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import channels
 from channels import ACCESS, in_thread, run_model, until
@@ -146,8 +148,11 @@ async def killed(arguments: argparse.Namespace, model_url: str) -> list[object]:
         return [name, sent / took, 0.0, *faults(api, bot, rooms, arguments.messages)]
 
 
-async def main(arguments: argparse.Namespace) -> None:
-    """Print the table."""
+Measure: TypeAlias = Callable[[argparse.Namespace, str], Awaitable[list[object]]]
+
+
+async def compare(arguments: argparse.Namespace, load: Measure, killed: Measure) -> None:
+    """Print the table of a platform beside Telegram."""
     model, model_url = await run_model(arguments.delay_ms / 1000)
     rows = [
         await telegram(arguments),
@@ -162,10 +167,15 @@ async def main(arguments: argparse.Namespace) -> None:
     )
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+def read_arguments(description: str | None) -> argparse.Namespace:
+    """Return how many messages, chats and kills there are to be."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--messages", type=int, default=1000)
     parser.add_argument("--chats", type=int, default=200)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--delay-ms", type=float, default=0)
-    asyncio.run(main(parser.parse_args()))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    asyncio.run(compare(read_arguments(__doc__), load, killed))

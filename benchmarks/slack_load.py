@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 import channels
-from channels import ACCESS, in_thread, run_model, until
-from harness import AGENT, ROOT, gateway, show, workspace
-from matrix_load import telegram
+from channels import ACCESS, in_thread, until
+from harness import AGENT, ROOT, gateway, workspace
+from matrix_load import compare, read_arguments
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -110,26 +110,5 @@ async def killed(arguments: argparse.Namespace, model_url: str) -> list[object]:
         return [name, sent / took, 0.0, *faults(api, messages)]
 
 
-async def main(arguments: argparse.Namespace) -> None:
-    """Print the table."""
-    model, model_url = await run_model(arguments.delay_ms / 1000)
-    rows = [
-        await telegram(arguments),
-        await load(arguments, model_url),
-        await killed(arguments, model_url),
-    ]
-    await model.cleanup()
-    show(
-        f"{arguments.messages:,} messages over {arguments.chats} chats",
-        ("channel", "a second", "CPU ms", "lost", "twice", "unordered"),
-        rows,
-    )
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=1000)
-    parser.add_argument("--chats", type=int, default=200)
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--delay-ms", type=float, default=0)
-    asyncio.run(main(parser.parse_args()))
+    asyncio.run(compare(read_arguments(__doc__), load, killed))
