@@ -452,6 +452,16 @@ def test_the_callers_instructions_reach_the_conversation() -> None:
 # --- what is hidden from the model for good ---
 
 
+def test_who_asks_twice_for_the_conversation_gets_one_value() -> None:
+    """A request is known by it: with two values it would be built twice in each turn."""
+    state = after(Received(text="hi", sender="ann"), TURN, STEP, REPLIED)
+
+    assert state.conversation is state.conversation
+    changed = replace(state, instructions="Answer in French.")
+    assert changed.conversation.instructions == "Answer in French."
+    assert replace(changed, instructions=state.instructions) == state
+
+
 def test_what_is_hidden_stands_until_more_is_hidden() -> None:
     """Each reduction adds to those before; the newest word on a message counts."""
     first = ContextReduced(stage="mask", dropped=(5,), replaced=(instead(2), instead(7)))
