@@ -241,7 +241,7 @@ async def test_what_another_said_in_private_is_never_shown() -> None:
         links = Links(people={"ann": (("telegram", "100"), ("telegram", "200"))})
         in_links = RecallContext(link=link, links=links)
         here = ToolContext(session_id=TWO, key=PRIVATE, store=store)
-        shared = structs.replace(here, is_shared=True)
+        shared = structs.replace(here, shared_with=("eve",))
         in_all, in_shared = [str(await in_links.run(call, each)) for each in (here, shared)]
         theirs = ToolContext(session_id=TWO, key=PRIVATE, store=store, principal="bob")
         none = await RecallContext(link=link, read_from=("telegram:*",)).run(call, theirs)
