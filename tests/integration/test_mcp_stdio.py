@@ -43,7 +43,7 @@ from everturn_gateway.tools.policy.subjects import FromServer
 async def test_tools_and_results_come_as_the_official_server_gives_them(tmp_path: Path) -> None:
     """One server, one start: the whole way from `tools/list` to every kind of result."""
     some = ("charts", "e*", "p*", "f*", "s*", "r*", "nothing")
-    server = replace(stdio(name="my.docs", include=some), send_images=True)
+    server = replace(stdio(name="my.docs", include=some, is_warm=True), send_images=True)
     async with open_world(tmp_path, server) as world:
         tools = world.box.tools
         echo = tools["my_docs_echo"]
@@ -122,7 +122,7 @@ async def test_claims_of_a_server_hold_where_its_owner_trusts_it(tmp_path: Path)
 
 async def test_a_trusted_server_vouches_for_no_file_from_outside(tmp_path: Path) -> None:
     """Its owner trusts the program, and not whoever wrote the page that it reads."""
-    async with open_world(tmp_path, replace(stdio(name="a"), trusted=True)) as world:
+    async with open_world(tmp_path, replace(stdio(name="a", is_warm=True), trusted=True)) as world:
         files = world.environment.files
 
         def write() -> None:
@@ -213,7 +213,7 @@ async def test_what_a_server_complains_of_is_logged_at_debug_and_masked(
 
 async def test_a_cancelled_call_ends_at_once_and_the_server_is_told(tmp_path: Path) -> None:
     """`/stop` has a second; the work that nobody waits for any more has to stop as well."""
-    async with open_world(tmp_path, stdio()) as world:
+    async with open_world(tmp_path, stdio(is_warm=True)) as world:
         pid = await world.text("test_pid")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.text, "test_hang")

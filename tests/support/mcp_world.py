@@ -15,6 +15,7 @@ import anyio
 import psutil
 import pytest
 from support.patience import WAIT_S
+from support.warm_start import python_command
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -41,12 +42,13 @@ _SUPPORT = Path(__file__).parent
 
 
 def stdio(
-    name: str = "test", *, include: tuple[str, ...] = (), timeout_s: float = 60
+    name: str = "test", *, include: tuple[str, ...] = (), is_warm: bool = False
 ) -> McpServerSettings:
-    """Return the official server, as a program."""
-    script = str(_SUPPORT / "mcp_server.py")
+    """Return the official server, as a program; `is_warm` spares it 1.7 s of imports."""
+    script = _SUPPORT / "mcp_server.py"
+    command, *args = python_command(script) if is_warm else (sys.executable, str(script))
     return McpServerSettings(
-        name=name, command=sys.executable, args=(script,), include=include, timeout_s=timeout_s
+        name=name, command=command, args=tuple(args), include=include, timeout_s=60
     )
 
 
