@@ -1,7 +1,7 @@
 """Hooks of the schema test's generator, loaded into its process by name.
 
 Ids that are made up are 404, and show no more than that. Most of them are replaced by the ids of
-sessions and scheduled jobs that are really there, made for the one call.
+sessions and scheduled jobs that are really there: made for the one call, or for all that only read.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -23,6 +24,26 @@ _JOB = {"agent": "test", "every": 3600, "task": "Look around."}
 _FILE = f"{hashlib.sha256(b'Hello').hexdigest()}.txt"
 
 
+def _make_session(path: str) -> str:
+    session_id = str(_gateway.post("/api/v1/sessions", json={"agent": "test"}).json()["id"])
+    messages = f"/api/v1/sessions/{session_id}/messages"
+    if path.endswith("/events"):
+        _gateway.post(f"/api/v1/sessions/{session_id}/reset")
+    elif path.endswith("/context/{seq}"):
+        _gateway.post(messages, json={"content": "hi"})
+    elif path.endswith("/media/{name}"):
+        file = {"media_type": "text/plain", "data": "SGVsbG8="}
+        _gateway.post(messages, json={"content": "hi", "attachments": [file]})
+    return session_id
+
+
+def _make_job() -> str:
+    return str(_gateway.post("/api/v1/schedules", json=_JOB).json()["id"])
+
+
+_session_to_read, _job_to_read = cache(_make_session), cache(_make_job)
+
+
 @schemathesis.hook
 def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]) -> None:
     """Point a call at what is there."""
@@ -32,22 +53,16 @@ def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]
     endless = case.path.endswith("/events")
     # In a session of another call its key may belong to another message.
     fresh = endless or "Idempotency-Key" in (case.headers or {})
+    reads = case.method == "GET"
     if "session_id" in parameters and (fresh or next(_calls) % 4):
-        session_id = _gateway.post("/api/v1/sessions", json={"agent": "test"}).json()["id"]
-        if endless:
-            _gateway.post(f"/api/v1/sessions/{session_id}/reset")
+        make_session = _session_to_read if reads else _make_session
+        parameters["session_id"] = make_session(case.path)
         if case.path.endswith("/context/{seq}") and next(_calls) % 2:
-            _gateway.post(f"/api/v1/sessions/{session_id}/messages", json={"content": "hi"})
             parameters["seq"] = 2
         if case.path.endswith("/media/{name}"):
-            file = {"media_type": "text/plain", "data": "SGVsbG8="}
-            body = {"content": "hi", "attachments": [file]}
-            _gateway.post(f"/api/v1/sessions/{session_id}/messages", json=body)
             parameters["name"] = _FILE
-        parameters["session_id"] = session_id
     if "schedule_id" in parameters and next(_calls) % 4:
-        job = _gateway.post("/api/v1/schedules", json=_JOB)
-        parameters["schedule_id"] = job.json()["id"]
+        parameters["schedule_id"] = _job_to_read() if reads else _make_job()
     if case.path == "/api/v1/stream":
         case.query = {"watch": "nothing"}  # it has no end, so only what it refuses is asked
     asked = case.body
