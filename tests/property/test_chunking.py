@@ -23,7 +23,7 @@ def bare(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-@examples(25)
+@examples(15)
 @given(texts, limits, units)
 def test_pieces_fit_and_hold_something(text: str, limit: int, unit: Unit) -> None:
     """A platform refuses what is too long, and what is empty."""
@@ -33,7 +33,7 @@ def test_pieces_fit_and_hold_something(text: str, limit: int, unit: Unit) -> Non
             assert piece.strip()
 
 
-@examples(25)
+@examples(15)
 @given(texts, limits, units)
 def test_plain_pieces_join_to_the_text(text: str, limit: int, unit: Unit) -> None:
     """Nothing of a reply may get lost, and nothing be said twice."""
@@ -42,7 +42,7 @@ def test_plain_pieces_join_to_the_text(text: str, limit: int, unit: Unit) -> Non
     assert bare("".join(pieces)) == bare(text)
 
 
-@examples(25)
+@examples(15)
 @given(blocks, limits)
 def test_code_stays_code_and_text_stays_text(blocks: list[tuple[int, int]], limit: int) -> None:
     """A fence that is open at the end of a message turns the next one inside out."""

@@ -78,7 +78,7 @@ def state(folder: Path) -> dict[str, str]:
     }
 
 
-@examples(25)
+@examples(15)
 @given(trees, paths)
 def test_no_path_opens_anything_outside(
     tree: list[tuple[list[str], str | tuple[str, str]]], path: str
@@ -106,7 +106,7 @@ def test_no_path_opens_anything_outside(
         assert sorted(each.name for each in base.iterdir()) == ["outside", "root"]
 
 
-@examples(25)
+@examples(15)
 @given(trees, st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join))
 def test_what_the_kernel_finds_inside_is_found(
     tree: list[tuple[list[str], str | tuple[str, str]]], path: str

@@ -48,7 +48,7 @@ def _bare(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-@examples(25)
+@examples(15)
 @given(st.lists(_PIECES, max_size=60).map("".join), st.integers(1, 8))
 def test_every_chunk_fits_shows_something_and_closes_its_code(text: str, times: int) -> None:
     """Discord refuses what is longer, refuses what is empty, and shows open fences to the end."""
@@ -61,7 +61,7 @@ def test_every_chunk_fits_shows_something_and_closes_its_code(text: str, times: 
         assert chunk.count("```") % 2 == 0
 
 
-@examples(25)
+@examples(15)
 @given(st.text(max_size=300), st.integers(1, 20))
 def test_plain_text_comes_through_whole(text: str, times: int) -> None:
     """A cut may eat the space at which it cuts, nothing else."""
@@ -80,7 +80,7 @@ _SPANS = st.builds(
 _LINES = st.builds(Line, st.lists(_SPANS, max_size=5).map(tuple), st.sampled_from(["", "> ", "- "]))
 
 
-@examples(25)
+@examples(15)
 @given(st.lists(_LINES, max_size=12))
 def test_small_messages_keep_every_word_in_order(lines: list[Line]) -> None:
     """Splitting adds marks and loses nothing, however narrow the message."""

@@ -85,7 +85,7 @@ def test_sums_hold_however_a_conversation_is_counted(parts: list[str], scale: fl
     assert Estimates(scale).tokens(units) <= sum(Estimates(scale).message(m, 0) for m in messages)
 
 
-@examples(20)
+@examples(12)
 @given(turns())
 def test_a_turn_costs_the_sum_of_its_messages(turn: Turn) -> None:
     """Turns are dropped whole; what that gains is counted by messages."""

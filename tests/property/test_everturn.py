@@ -177,7 +177,7 @@ def pictures_are_with_their_message(applied: Applied, request: list[Json]) -> No
     assert len(sent) == sum(applied.given.media[seq] for seq in with_media)
 
 
-@examples(25)
+@examples(15)
 @given(messages=histories, how=hows)
 def test_a_request_keeps_every_promise_whatever_it_is_made_of(
     messages: list[Json], how: How
@@ -197,7 +197,7 @@ def test_a_request_keeps_every_promise_whatever_it_is_made_of(
     pictures_are_with_their_message(applied, request)
 
 
-@examples(25)
+@examples(15)
 @given(messages=histories, how=hows, less=st.lists(st.floats(0.3, 1), min_size=1, max_size=3))
 def test_a_smaller_window_never_shows_a_message_that_a_larger_one_hides(
     messages: list[Json], how: How, less: list[float]

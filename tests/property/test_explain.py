@@ -66,7 +66,7 @@ _turns = st.lists(
 )
 
 
-@examples(20)
+@examples(12)
 @given(turns=_turns, policy=st.sampled_from(list(POLICIES)), summaries=st.booleans())
 def test_what_a_live_session_sent_is_made_again_byte_for_byte(
     turns: list[tuple[str, list[str], int]], policy: str, *, summaries: bool

@@ -83,7 +83,7 @@ async def _nothing(_after: int, _limit: int, _at_least: int) -> tuple[Event, ...
     return ()
 
 
-@examples(75)
+@examples(45)
 @given(moves)
 @example(["let run", "next", ("say", "a")])
 @example([("say", "a"), "let run", "again", ("say", "b")])

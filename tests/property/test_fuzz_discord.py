@@ -48,7 +48,7 @@ async def answer(_text: str) -> None:
     """Answer nobody."""
 
 
-@examples(100)
+@examples(60)
 @given(st.sampled_from(DISCORD_MESSAGES).flatmap(mutated).map(as_json))
 def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
     """One that failed otherwise would end the connection, and be read again from the history."""
@@ -70,7 +70,7 @@ def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
         assert found.at.tzinfo is not None
 
 
-@examples(50)
+@examples(30)
 @given(st.sampled_from(DISCORD_USES).flatmap(mutated).map(as_json))
 def test_any_use_of_a_command_or_a_button_is_left_out_or_arrives(data: bytes) -> None:
     """Anything else would end the bot's connection for everybody."""

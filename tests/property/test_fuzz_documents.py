@@ -164,7 +164,7 @@ def read(kind: Kind, file: Path) -> None:
             plan(job, JobState(anchor=NOW, cursor=NOW), now=NOW)
 
 
-@examples(75)
+@examples(45)
 @given(documents())
 def test_any_file_is_read_or_its_faults_are_named(made: tuple[Kind, bytes]) -> None:
     """It is edited by hand, often while the gateway runs."""
@@ -184,7 +184,7 @@ def test_any_file_is_read_or_its_faults_are_named(made: tuple[Kind, bytes]) -> N
             assert all(0 <= fault.line <= lines for fault in faults if fault.file == file)
 
 
-@examples(40)
+@examples(24)
 @given(
     torn(POLICY, tokens=TOKENS), st.sampled_from(["bash:ls -l", "x: y", "a\0b", "\u2028", "${A}"])
 )
@@ -203,7 +203,7 @@ def test_what_is_allowed_for_good_is_added_or_the_file_stays(content: bytes, pat
             assert pattern in read_document(file, {}).data["allow"]
 
 
-@examples(40)
+@examples(24)
 @given(torn(SKILL.encode(), tokens=TOKENS))
 def test_any_skill_is_read_or_refused_by_line(content: bytes) -> None:
     """Skills are copied from anywhere."""
@@ -238,7 +238,7 @@ TRANSCRIPT: Final = [
 ]
 
 
-@examples(60)
+@examples(36)
 @given(
     st.just(TRANSCRIPT).flatmap(mutated).map(as_json)
     | torn(as_json(TRANSCRIPT), tokens=(b"{", b"[", b",", b'"role":', b"null", b"NaN")),
@@ -284,7 +284,7 @@ GUARDS: Final = (
 )
 
 
-@examples(60)
+@examples(36)
 @given(
     st.just(GIVEN).flatmap(mutated).map(as_json)
     | torn(as_json(GIVEN), tokens=(b"{", b"NaN", b"\\ud800", b"1e999", b"[" * 5_000))

@@ -57,7 +57,7 @@ _MAILS = st.lists(_PIECES | st.binary(max_size=20), max_size=25).map(b"".join)
 
 
 @given(_MAILS)
-@examples(100)
+@examples(60)
 def test_mail_of_strangers_is_read(raw: bytes) -> None:
     """Nothing that comes stops the channel, or stands in its text as half a character."""
     fields = Fields.of(raw)
@@ -74,7 +74,7 @@ def test_mail_of_strangers_is_read(raw: bytes) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=60))
-@examples(60)
+@examples(36)
 def test_a_reply_can_be_sent_whatever_is_in_it(markdown: str, subject: str) -> None:
     """Fields hold one line each, and the text comes back as it was."""
     for payload in markup.render(markdown):

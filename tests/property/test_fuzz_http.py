@@ -194,7 +194,7 @@ async def test_any_body_is_taken_or_refused_by_place(
     async with open_http_gateway(tmp_path) as gateway:
         session = await gateway.session()
 
-        @examples(30)
+        @examples(20)
         @given(
             st.sampled_from(BODIES).flatmap(
                 lambda chosen: st.tuples(
@@ -224,7 +224,7 @@ async def test_any_head_is_answered_or_hung_up_on(
     async with open_http_gateway(tmp_path) as gateway:
         session = (await gateway.session()).encode()
 
-        @examples(30)
+        @examples(20)
         @given(
             st.sampled_from(HEADS).flatmap(lambda head: torn(head, tokens=TOKENS, most=6)),
             st.sampled_from([b"", b'{"content":"Hi"}', b'10\r\n{"content":"Hi"}\r\n0\r\n\r\n']),

@@ -75,7 +75,7 @@ def forged_lines(draw: st.DrawFn) -> tuple[int, list[bytes]]:
     return at, lines
 
 
-@examples(30)
+@examples(20)
 @given(forged_lines())
 def test_a_line_that_lies_is_an_event_or_refused(forged: tuple[int, list[bytes]]) -> None:
     """A checksum tells damage, not a faulty writer; whatever it wrote must not crash the reader."""
@@ -154,7 +154,7 @@ def damaged_sessions(draw: st.DrawFn) -> tuple[bytes, bytes | None]:
             return b"".join(draw(forged_lines())[1]), state
 
 
-@examples(25)
+@examples(15)
 @given(damaged_sessions())
 def test_a_damaged_session_is_read_or_refused_and_repaired_without_loss(
     damaged: tuple[bytes, bytes | None],
@@ -178,7 +178,7 @@ def test_a_damaged_session_is_read_or_refused_and_repaired_without_loss(
             assert not is_repaired or refusal(files) is None
 
 
-@examples(50)
+@examples(30)
 @given(st.sampled_from(STATES).flatmap(lambda data: torn(data, tokens=YAML_TOKENS)))
 def test_a_snapshot_of_any_bytes_is_a_state_or_refused_by_line(data: bytes) -> None:
     """It may be edited by hand, by people who know no YAML."""
@@ -201,7 +201,7 @@ def written(document: Any) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-@examples(50)
+@examples(30)
 @given(st.sampled_from(DOCUMENTS).flatmap(mutated), st.booleans())
 def test_a_snapshot_with_any_values_is_a_state_or_refused_by_line(
     document: object,
@@ -251,7 +251,7 @@ def forged_run_logs(draw: st.DrawFn) -> bytes:
     return b"".join(lines)
 
 
-@examples(75)
+@examples(45)
 @given(forged_run_logs())
 def test_a_run_log_is_a_standing_or_refused_by_line(data: bytes) -> None:
     """A job that cannot be read stops, and no other; one that can must be able to go on."""

@@ -77,7 +77,7 @@ texts = st.one_of(
 )
 
 
-@examples(100)
+@examples(60)
 @given(texts, st.booleans())
 @example("\ud800" * 5_000, False)  # noqa: FBT003 - the drawn flag
 @example("\\(" * 101 + "**x", False)  # noqa: FBT003 - the drawn flag
@@ -103,7 +103,7 @@ def test_any_reply_becomes_messages_that_telegram_takes(
             assert entity["type"] != "text_link" or entity["url"]
 
 
-@examples(100)
+@examples(60)
 @given(texts, st.booleans())
 def test_any_reply_becomes_messages_that_discord_takes(
     text: str,
@@ -118,7 +118,7 @@ def test_any_reply_becomes_messages_that_discord_takes(
         assert 0 < discord_units(chunk) <= discord.LIMIT_UNITS
 
 
-@examples(50)
+@examples(30)
 @given(texts, st.integers(1, 200))
 def test_any_text_is_cut_within_its_units_and_without_halves(text: str, limit: int) -> None:
     """Quotes, drafts and answers to buttons have limits of their own."""
@@ -127,7 +127,7 @@ def test_any_text_is_cut_within_its_units_and_without_halves(text: str, limit: i
         piece.encode()
 
 
-@examples(50)
+@examples(30)
 @given(texts)
 def test_nothing_in_a_text_reaches_a_terminal_or_hides_from_who_decides(text: str) -> None:
     """Escape sequences and marks of direction show another call than the one that runs."""
@@ -139,7 +139,7 @@ def test_nothing_in_a_text_reaches_a_terminal_or_hides_from_who_decides(text: st
     name.encode()
 
 
-@examples(50)
+@examples(30)
 @given(
     torn(
         PAGE.encode(),

@@ -59,7 +59,7 @@ _JSON = st.recursive(
 _OBJECTS = st.dictionaries(_FIELDS, _JSON, max_size=8)
 
 
-@examples(200)
+@examples(100)
 @given(_OBJECTS, st.sampled_from(["m.room.message", "m.sticker", "m.poll.start", "m.new"]))
 def test_any_content_is_read(found: Mapping[str, object], kind: str) -> None:
     """As something, if only as nothing."""
@@ -80,7 +80,7 @@ def _ends(text: str) -> set[str]:
     return {text[at:].strip() for at in range(len(text) + 1)}
 
 
-@examples(100)
+@examples(60)
 @given(st.text(max_size=300), st.booleans())
 def test_any_text_can_be_said(text: str, is_plain: bool) -> None:
     """Each piece is a message, and nobody is notified by what it holds."""

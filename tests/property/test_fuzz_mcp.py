@@ -90,7 +90,7 @@ def check(line: bytes) -> None:
     assert number is None or type(number) in {int, str}
 
 
-@examples(60)
+@examples(36)
 @given(
     st.sampled_from(MESSAGES).flatmap(mutated).map(as_json)
     | st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m), tokens=TOKENS))
@@ -103,7 +103,7 @@ def test_any_line_of_a_server_is_a_message_or_none(line: bytes) -> None:
     check(line)
 
 
-@examples(20)
+@examples(12)
 @given(
     st.lists(st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m), tokens=TOKENS)))
     .map(b"\n".join)
@@ -122,7 +122,7 @@ def test_what_follows_a_bad_line_is_read(pieces: list[bytes]) -> None:
     assert message_of(last) is not None
 
 
-@examples(60)
+@examples(36)
 @given(st.just(TOOLS).flatmap(mutated).map(as_json))
 def test_any_list_of_tools_is_cut_to_what_a_model_can_be_given(data: bytes) -> None:
     """It goes into every request of the agent; one odd schema would silence it."""
@@ -148,7 +148,7 @@ def test_any_list_of_tools_is_cut_to_what_a_model_can_be_given(data: bytes) -> N
         json.dumps(tool.parameters, allow_nan=False, ensure_ascii=False).encode()
 
 
-@examples(60)
+@examples(36)
 @given(st.just(RESULT).flatmap(mutated).map(as_json))
 def test_any_result_is_text_or_refused(data: bytes) -> None:
     """The model reads it, and the log keeps it."""
@@ -169,7 +169,7 @@ def readable(data: bytes) -> Any:
     return message.result["is"] if isinstance(message, JSONRPCResponse) else None
 
 
-@examples(20)
+@examples(12)
 @given(st.just({"at": "here", "n": 3}).flatmap(mutated).map(as_json) | st.binary(max_size=20))
 def test_any_arguments_are_an_object_or_a_failure_that_the_model_reads(data: bytes) -> None:
     """A model writes what it likes; what it wrote is checked before a server hears of it."""
@@ -215,7 +215,7 @@ PROMPT: Final = {
 @given(
     st.sampled_from([RESOURCES, TEMPLATES, CONTENTS, PROMPTS, PROMPT]).flatmap(mutated).map(as_json)
 )
-@examples(40)
+@examples(24)
 def test_any_resource_or_prompt_is_one_of_the_protocol_or_refused(data: bytes) -> None:
     """What is passed on to the protocol's client is what that takes: it refuses all for one."""
     answer = readable(data)
@@ -238,7 +238,7 @@ def test_any_resource_or_prompt_is_one_of_the_protocol_or_refused(data: bytes) -
     st.just({"name": "wiki_look", "arguments": {"at": "here"}}).flatmap(mutated).map(as_json)
     | st.binary(max_size=20)
 )
-@examples(40)
+@examples(24)
 def test_any_call_of_a_found_tool_is_one_that_there_is_or_stays_as_it_is(data: bytes) -> None:
     """The name and the arguments are the model's, which may write anything."""
     written = data.decode(errors="replace")

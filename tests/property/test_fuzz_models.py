@@ -265,7 +265,7 @@ LISTS_FOR_TEXTS: Final = (
 )
 
 
-@examples(75)
+@examples(45)
 @given(changed_streams() | torn_streams())
 @example((ANTHROPIC, events(*LISTS_FOR_TEXTS)))
 def test_any_stream_is_an_error_of_its_call_or_a_reply_that_lasts(said: Said) -> None:
@@ -276,7 +276,7 @@ def test_any_stream_is_an_error_of_its_call_or_a_reply_that_lasts(said: Said) ->
         check(reply)
 
 
-@examples(40)
+@examples(24)
 @given(
     st.sampled_from(ERRORS).flatmap(mutated).map(as_json)
     | st.sampled_from(ERRORS).flatmap(lambda e: torn(as_json(e))),

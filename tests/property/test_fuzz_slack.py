@@ -31,7 +31,7 @@ _JSON = st.recursive(
 )
 
 
-@examples(40)
+@examples(24)
 @given(st.dictionaries(_FIELDS, _JSON, max_size=8), st.lists(_WORDS | st.text(max_size=9)))
 def test_any_message_is_read(raw: Mapping[str, object], words: list[str]) -> None:
     """As something, if only as nothing."""

@@ -80,7 +80,7 @@ def check(update: Update) -> None:
         assert len(event.quoted) <= 1_001
 
 
-@examples(125)
+@examples(75)
 @given(st.sampled_from(TELEGRAM_UPDATES).flatmap(mutated).map(sent))
 @example(b'[{"update_id":"x"},{"update_id":true},{},{"update_id":-5},{"update_id":1e300}]')
 @example(as_json([{"update_id": 5, "edited_message": SAID | {"edit_date": 10**17}}]))
@@ -101,7 +101,7 @@ def test_any_update_is_left_out_or_arrives(data: bytes) -> None:
     arrive(data)
 
 
-@examples(30)
+@examples(20)
 @given(
     st.lists(st.sampled_from(TELEGRAM_UPDATES), min_size=1, max_size=4)
     .map(numbering)

@@ -26,7 +26,7 @@ moves = st.lists(
 )
 
 
-@examples(20)
+@examples(12)
 @given(moves)
 def test_messages_are_answered_in_order_each_in_one_turn(
     script: list[tuple[str, str] | str],

@@ -84,7 +84,7 @@ class _Elements(HTMLParser):
         self.text += data
 
 
-@examples(25)
+@examples(15)
 @given(st.lists(_PIECES, max_size=60).map("".join), st.integers(1, 40))
 def test_every_piece_fits_and_holds_what_clients_show(text: str, times: int) -> None:
     """A homeserver refuses what is too large; clients drop other elements with what is in them."""
@@ -103,7 +103,7 @@ def test_every_piece_fits_and_holds_what_clients_show(text: str, times: int) -> 
     assert bodies.endswith("end")
 
 
-@examples(25)
+@examples(15)
 @given(st.lists(st.from_regex(r"[a-z]{1,12}", fullmatch=True), min_size=1, max_size=40))
 def test_no_word_is_lost(some: list[str]) -> None:
     """In the text as in the HTML, where there is one: thousands of marks go as they stand."""

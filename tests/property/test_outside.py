@@ -132,7 +132,7 @@ def _texts(made: Rendered) -> list[str]:
     return [made.request.system, *(message.text for message in made.request.messages)]
 
 
-@examples(25)
+@examples(15)
 @given(specs, scripts)
 def test_a_mark_stays_as_long_as_the_text_is_shown(spec: AgentSpec, script: list[Said]) -> None:
     """Over turns, restarts, reductions and summaries; a mark that is lost lets a page act."""

@@ -40,7 +40,7 @@ _OWNERS = st.lists(
 )
 
 
-@examples(25)
+@examples(15)
 @given(
     owners=_OWNERS,
     sender=_PEOPLE,

@@ -45,7 +45,7 @@ VALUES = st.recursive(
 )
 
 
-@examples(25)
+@examples(15)
 @given(st.sampled_from(KINDS), st.dictionaries(NAMES, VALUES, max_size=8), st.data())
 def test_any_line_is_read_or_refused(
     kind: str, line: dict[str, object], data: st.DataObject

@@ -103,7 +103,7 @@ def turn_start(messages: list[Json]) -> int:
 
 
 @names
-@examples(25)
+@examples(15)
 @given(messages=transcripts(), how=hows)
 def test_a_request_keeps_every_promise_whatever_it_is_made_of(
     name: str, messages: list[Json], how: How
@@ -163,7 +163,7 @@ def assert_every_message_is_accounted_for(applied: Applied) -> None:
 
 
 @names
-@examples(25)
+@examples(15)
 @given(messages=transcripts(), how=hows)
 def test_a_stage_applied_to_its_own_output_does_nothing(
     name: str, messages: list[Json], how: How
@@ -185,7 +185,7 @@ def test_a_stage_applied_to_its_own_output_does_nothing(
 
 
 @names
-@examples(25)
+@examples(15)
 @given(
     messages=transcripts(),
     window=st.integers(200, 60_000),

@@ -78,7 +78,7 @@ def test_two_commands_have_one_form_only_where_they_are_the_same(
     assert (shown[0] == shown[1]) == (one == two)
 
 
-@examples(25)
+@examples(15)
 @given(lines)
 def test_what_is_allowed_holds_no_other_command(text: str) -> None:
     """The narrow reading never lets pass what the wide one sees."""
@@ -86,7 +86,7 @@ def test_what_is_allowed_holds_no_other_command(text: str) -> None:
         assert not denies(text, "bash:bad", "bash:bad *")
 
 
-@examples(25)
+@examples(15)
 @given(lines)
 def test_lines_are_allowed_together_where_each_is(text: str) -> None:
     """A line changes nothing about the lines around it.

@@ -286,7 +286,7 @@ def test_every_request_of_every_session_is_as_it_is_promised(
     session.check_the_log()
 
 
-@examples(20)
+@examples(12)
 @given(st.sampled_from([2_000, 8_000, 40_000]), scripts)
 def test_a_request_begins_with_the_one_before(window: int, script: list[Said]) -> None:
     """IN-10: what a provider has cached stays good until something is hidden."""

@@ -114,7 +114,7 @@ _SPANS = st.lists(st.tuples(st.integers(30, 3600), _OFF, st.booleans()), max_siz
 _MISFIRE = st.sampled_from(["run_once", "run_all"])
 
 
-@examples(25)
+@examples(15)
 @given(spans=_SPANS, misfire=_MISFIRE)
 @example(spans=[(600, 0, False), (60, 86_400, False)], misfire="run_once")
 @example(spans=[(600, 0, False), (60, -86_400, False)], misfire="run_once")
@@ -143,7 +143,7 @@ def test_a_clock_that_comes_right_again_leaves_no_untruth(
     assert sum(each.count for each in told) == len(missed)
 
 
-@examples(25)
+@examples(15)
 @given(spans=_SPANS, misfire=_MISFIRE, made_off_s=_OFF)
 @example(spans=[], misfire="run_once", made_off_s=31_536_000)
 @example(spans=[], misfire="run_once", made_off_s=90)

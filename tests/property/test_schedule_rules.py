@@ -114,7 +114,7 @@ def counted(times: Times, zone: str, begins: datetime) -> Iterator[datetime]:
 places = st.sampled_from([(zone, utc(day)) for zone, days in ZONES.items() for day in days])
 
 
-@examples(25)
+@examples(15)
 @given(expressions(), places, st.integers(0, 2 * 1440))
 @example(
     Times("45 * * * *", frozenset({45}), frozenset(range(24)), frozenset(range(7)), is_fixed=False),
@@ -277,7 +277,7 @@ def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> ru
     )
 
 
-@examples(25)
+@examples(15)
 @given(
     jobs(),
     st.integers(0, 100_000),
@@ -301,7 +301,7 @@ def test_a_plan_is_what_counting_says(
     )
 
 
-@examples(25)
+@examples(15)
 @given(jobs(), st.lists(st.integers(1, 30_000), max_size=15))
 def test_no_run_runs_twice_whenever_one_looks(job: Job, naps: list[int]) -> None:
     """However the process sleeps, each instant is run or missed once, in its order."""
@@ -329,7 +329,7 @@ def test_no_run_runs_twice_whenever_one_looks(job: Job, naps: list[int]) -> None
     assert len(ran) + missed == len(resolved)
 
 
-@examples(25)
+@examples(15)
 @given(jobs(), st.lists(st.integers(1, 30_000), max_size=15))
 def test_run_all_loses_nothing_within_its_grace(job: Job, naps: list[int]) -> None:
     """Who wants each of them gets each of them, as late as it may be."""
@@ -369,7 +369,7 @@ texts = st.one_of(
 )
 
 
-@examples(25)
+@examples(15)
 @given(texts)
 @example("0 0 1/9/9 * *")
 @example("0 0 * * MON#2/2")

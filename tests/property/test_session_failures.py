@@ -134,7 +134,7 @@ async def check(test: TestService, session_id: str, accepted: Sequence[int]) -> 
     assert ended == list(range(1, state.turns + 1))
 
 
-@examples(25)
+@examples(15)
 @given(steps)
 def test_every_command_has_one_answer_whatever_fails(story: Sequence[Step]) -> None:
     """At most three starts each; afterwards a cancel lets every session go on, nothing is lost."""

@@ -86,7 +86,7 @@ class _World:
 
 
 @given(turns)
-@examples(30)
+@examples(20)
 async def test_each_request_begins_with_the_one_before(
     script: list[tuple[list[list[tuple[str, dict[str, object]]]], set[str], bool]],
 ) -> None:

@@ -32,7 +32,7 @@ json_values = st.recursive(
 
 
 @given(text=texts, limit=st.integers(1, 60))
-@examples(25)
+@examples(15)
 def test_pages_put_together_are_the_text_and_none_is_too_large(text: str, limit: int) -> None:
     """A word lost between two pages is lost for good, and a page too large is cut by others."""
     pages = pages_of(text, limit)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 LONG_RUN: Final = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 "How many in a long run; 0 = this is none."
-EXAMPLES: Final = 20
+EXAMPLES: Final = 12
 "Of a test that does not say."
 
 
