@@ -143,9 +143,10 @@ def _require_configuration(config: Config, options: Options) -> None:
     is_named = options.config or options.workspace or options.agents_dir
     if is_named or config.path or config.agents_dir.is_dir() or config.workspace.is_dir():
         return
+    here, home = Path.cwd(), home_folder(process_environ())
     msg = (
-        f"there is no everturn.yaml and no agents folder in {Path.cwd()}, nor in"
-        f" {home_folder(process_environ())}; `everturn setup` sets one up there,"
+        f"there is no everturn.yaml and no agents folder in {here}"
+        f"{'' if home == here else f', nor in {home}'}; `everturn setup` sets one up there,"
         " `everturn init` here; --config, --agents-dir or --workspace name another"
     )
     raise GatewayError(msg)
