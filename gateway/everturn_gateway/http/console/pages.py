@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -43,6 +44,8 @@ _POLICY: Final = (
 
 _PARTS: Final = frozenset({".js", ".css", ".json"})
 _WORKER: Final = "worker.js"  # has a policy of its own
+# Lines of modules and style sheets that hold a comment alone: a tenth of a first visit.
+_COMMENTS: Final = re.compile(rb"^(?:[ ]*//.*|/\*.*\*/)$", re.MULTILINE)
 
 
 class _File(Struct, frozen=True):
@@ -130,7 +133,7 @@ def _read() -> Mapping[str, _File]:
     paths |= {Path("languages", each.name): each for each in FOLDER.glob("*.json")}
     found: dict[str, _File] = {}
     for name, path in sorted(paths.items()):
-        body = path.read_bytes()
+        body = _without_comments(name, path.read_bytes())
         packed = gzip.compress(body, mtime=0) if len(body) > _SMALL_BYTES else b""
         guessed = mimetypes.guess_type(path.name)[0] or "text/plain; charset=utf-8"
         found[name.as_posix()] = _File(
@@ -141,3 +144,13 @@ def _read() -> Mapping[str, _File]:
             is_part=path.suffix in _PARTS and path.name != _WORKER,
         )
     return found
+
+
+def _without_comments(name: Path, body: bytes) -> bytes:
+    """Return what a browser needs of a file; its lines keep their numbers, for whoever debugs.
+
+    What others wrote goes as they published it.
+    """
+    if name.suffix not in {".js", ".css"} or "vendor" in name.parts:
+        return body
+    return _COMMENTS.sub(b"", body)
