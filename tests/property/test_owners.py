@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import anyio
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.feeding_adapter import feeding
@@ -16,7 +16,7 @@ from everturn_channels.adapter import ChatRef, Command, Message, Person
 from everturn_channels.inbound.owners.texts import IN_PRIVATE
 
 IDS = ("1", "2", "", "-100", "owner:ada", "ada")
-CHANNELS = ("test", "tes", "test-2", "telegram")
+CHANNELS = ("test", "test", "tes", "telegram")  # the adapter is `test`
 PLACES = (
     ChatRef(id="1"),
     ChatRef(id="2"),
@@ -26,20 +26,41 @@ PLACES = (
 ANSWER = "test used nothing: True"
 
 _PEOPLE = st.builds(
-    Person, id=st.sampled_from(IDS), name=st.sampled_from(IDS), is_bot=st.booleans()
+    Person, id=st.sampled_from(IDS[:2] * 3 + IDS), name=st.sampled_from(IDS), is_bot=st.booleans()
 )
 _OWNERS = st.lists(
     st.builds(
         Owner,
         name=st.sampled_from(("ada", "bea")),
         accounts=st.frozensets(
-            st.tuples(st.sampled_from(CHANNELS), st.sampled_from(IDS[:2])), max_size=3
+            st.tuples(st.sampled_from(CHANNELS), st.sampled_from(IDS[:2])), min_size=1, max_size=3
         ),
     ),
+    min_size=1,
     max_size=2,
 )
+_ADA = Owner(name="ada", accounts=frozenset({("test", "1"), ("telegram", "2")}))
 
 
+def _by(
+    sender_id: str = "1", *, is_bot: bool = False, place: ChatRef = PLACES[0], is_typed: bool = True
+) -> example:
+    """Return what somebody does where ada is an owner, by default she in private."""
+    return example(
+        owners=[_ADA],
+        sender=Person(id=sender_id, name="ada", is_bot=is_bot),
+        chat=place,
+        is_addressed=True,
+        is_typed=is_typed,
+        was_message=False,
+    )
+
+
+@_by()
+@_by("2")
+@_by(is_bot=True)
+@_by(place=PLACES[2])
+@_by(is_typed=False)
 @examples(15)
 @given(
     owners=_OWNERS,
