@@ -28,6 +28,7 @@ from everturn_actors.model import (
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.feed import TextDelta, Update
 from everturn_actors.service import Submission, TurnService
+from everturn_actors.service.handover import LOOKS_AGAIN_S
 
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
 
@@ -411,6 +412,72 @@ async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by
                     await it.services["a"].handover.lose(partitions, 0.0)
             assert told == ["reply 1"]
             assert [len(each.requests) for each in it.providers.values()][1] == 1
+            assert answered(await log(store, session_id)) == ["x"]
+
+
+class Mute(Late):
+    """A store that writes what was received first when it is let through, and tells nobody."""
+
+    def __init__(self, store: SessionStore) -> None:
+        super().__init__(store)
+        self.session_id = ""
+        self.written, self.buried = anyio.Event(), anyio.Event()
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """Append; whoever does it never hears of it, as one that dies."""
+        is_first = not self.reached.is_set()
+        if is_first and any(isinstance(event.body, Received) for event in events):
+            self.session_id = session_id
+            self.reached.set()
+            await self.passes.wait()
+            await Dying.append(self, session_id, events, expected_seq=expected_seq)
+            self.written.set()
+            await self.buried.wait()
+            raise FencedError(session_id)
+        await Dying.append(self, session_id, events, expected_seq=expected_seq)
+
+
+@pytest.mark.parametrize("rests", ["passive", "idle", "new"])
+async def test_what_a_node_writes_behind_that_look_and_dies_is_answered_all_the_same(
+    rests: str,
+) -> None:
+    """Nobody is left who could tell the next owner, and nobody writes again: it looks once more.
+
+    Where it rests, where the next owner has loaded it, and where nothing of it was there.
+    """
+    async with open_memory_store(MemoryDisk()) as store:
+        mute = Mute(store)
+        async with open_cluster("a", "b", store=mute) as it:  # type: ignore[arg-type]
+            one, other = it.services["a"], it.services["b"]
+            if rests != "new":
+                await one.conversations.create(KEY)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(one.submit, IncomingMessage(text="x", key=KEY))
+                await mute.reached.wait()
+                session_id = mute.session_id
+                it.board.cut.add("a")
+                it.board.holders[partition_of(session_id)] = "b"
+                it.board.notify()
+                tasks.start_soon(other.handover.take_over, frozenset((partition_of(session_id),)))
+                await it.clock.until_sleeping(LOOKS_AGAIN_S[0])
+                if rests == "idle":
+                    assert not await other.resume(session_id)
+                await anyio.wait_all_tasks_blocked()
+                assert (session_id in await store.active()) == (rests == "idle")
+                mute.passes.set()
+                await mute.written.wait()
+                it.clock.advance(LOOKS_AGAIN_S[0])
+                try:
+                    with anyio.fail_after(20):
+                        await it.providers["b"].until_called()
+                        events = await log(store, session_id)
+                        seq = next(each.seq for each in events if isinstance(each.body, Received))
+                        found = await other.found(session_id, seq)
+                        assert (await found.result()).text == "reply 1"
+                finally:
+                    mute.buried.set()
+                tasks.cancel_scope.cancel()
+            assert not it.providers["a"].requests
             assert answered(await log(store, session_id)) == ["x"]
 
 

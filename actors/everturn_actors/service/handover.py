@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 
@@ -27,11 +27,16 @@ logger = logging.getLogger(__name__)
 
 WOKEN_AT_ONCE = 8  # sessions whose next owner is told
 AGAIN_S = 1.0  # until what the store or the next owner did not answer is asked again
+LOOKS_AGAIN_S: Final = (5.0, 55.0)
+"""Pauses before each further look: a write whose node has died is over in milliseconds; one that
+waits for a lock or a standby in the store, within a minute."""
 
 
 class _Resume(Protocol):
-    def __call__(self, *, is_concerned: Callable[[str], Awaitable[bool]]) -> Awaitable[None]:
-        """Wake the sessions of these ids that may have an open turn."""
+    def __call__(
+        self, *, is_concerned: Callable[[str], Awaitable[bool]]
+    ) -> Awaitable[dict[str, int]]:
+        """Wake the sessions of these ids that may have an open turn; return where they end."""
         ...
 
 
@@ -50,17 +55,73 @@ class Handover:
         self._registry, self._ownership, self._resume = registry, ownership, resume
         self._actors, self._store, self._clock = actors, registry.store, clock
 
-    async def take(self, partitions: frozenset[int]) -> None:
+    async def take_over(self, partitions: frozenset[int]) -> None:
+        """Take partitions, and look again later for what was written behind the first look.
+
+        Who had them tells of that, see `lose`; but not where it died right after it wrote.
+        """
+        ends = await self.take(partitions)
+        for pause_s in LOOKS_AGAIN_S:
+            await self._clock.sleep(pause_s)
+            await self._look_again(partitions, ends)
+
+    async def take(self, partitions: frozenset[int]) -> dict[str, int]:
         """Let turns go on that are open in partitions that are this process's from now on.
 
         They go on as after a restart, from where their logs end.
+
+        Returns:
+            The sessions that were marked as active, each with its last event; 0 where it has none.
         """
 
         async def is_concerned(session_id: str) -> bool:
             await self._place(session_id)
             return self._ownership.partition(session_id) in partitions
 
-        await self._resume(is_concerned=is_concerned)
+        return await self._resume(is_concerned=is_concerned)
+
+    async def _look_again(self, partitions: frozenset[int], ends: Mapping[str, int]) -> None:
+        """Let go on what stands in the store behind what is known of sessions.
+
+        Args:
+            partitions: That were taken.
+            ends: What the first look has found. A session that rests has its mark no more, and
+                what is written behind that look does not mark it again.
+        """
+        try:
+            marked = await self._store.active()
+        except JournalError as error:
+            logger.warning(
+                "what was written behind a look cannot be looked for", extra={"error": str(error)}
+            )
+            return
+        limiter = anyio.CapacityLimiter(WOKEN_AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            for session_id in ends.keys() | marked:
+                tasks.start_soon(self._look, session_id, partitions, ends, limiter)
+
+    async def _look(
+        self,
+        session_id: str,
+        partitions: frozenset[int],
+        ends: Mapping[str, int],
+        limiter: anyio.CapacityLimiter,
+    ) -> None:
+        """Wake a session, whoever has it by now, where its log goes on behind what is known."""
+        if session_id not in ends:
+            await self._place(session_id)
+            if self._ownership.partition(session_id) not in partitions:
+                return
+        state = self._actors.present(session_id)
+        known = state.last_seq if state is not None else ends.get(session_id, 0)
+
+        async def look() -> None:
+            async with limiter:
+                if events := await self._store.read(session_id, after=known, limit=1):
+                    command = GetStatus(at_least=events[-1].seq)
+                    await self._actors.ask(session_id, command, passivate_at_once=True)
+
+        await self._until_done(look, session_id, "a session cannot be looked at again")
 
     async def lose(self, partitions: frozenset[int], drain_s: float) -> None:
         """Let the sessions of partitions go; when this returns none of them is at work here.

@@ -31,7 +31,7 @@ async def resume_open_turns(
     is_half: Callable[[SessionState], bool],
     remove: Callable[[str], Awaitable[None]],
     is_concerned: Callable[[str], Awaitable[bool]] | None = None,
-) -> None:
+) -> dict[str, int]:
     """Wake every session that may have an open turn; those that have none rest again at once.
 
     Args:
@@ -41,20 +41,26 @@ async def resume_open_turns(
         is_half: Tells sessions whose beginning a crash cut short, of which nobody knows.
         remove: Deletes such a one.
         is_concerned: Which sessions to look at, by their ids; None = all.
+
+    Returns:
+        Those that were looked at, each with its last event; 0 where it could not be read.
     """
     limiter = anyio.CapacityLimiter(RESUMES_AT_ONCE)
+    ends: dict[str, int] = {}
 
     async def wake(session_id: str) -> None:
         async with limiter:
             if is_concerned is not None and not await is_concerned(session_id):
                 return
             state = await _activate(registry, session_id)
+            ends[session_id] = state.last_seq if state is not None else 0
             if state is not None and is_half(state):
                 await remove(session_id)
 
     async with anyio.create_task_group() as tasks:
         for session_id in await _active(store, clock):
             tasks.start_soon(contain, f"resume of {session_id}", partial(wake, session_id))
+    return ends
 
 
 async def _active(store: SessionStore, clock: Clock) -> tuple[str, ...]:

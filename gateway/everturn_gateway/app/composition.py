@@ -445,7 +445,7 @@ async def _run(
                 start.config, base.storage.keyed, work.ownership, library, service.handover
             )
             await homes.look()  # before the first lease: it says which sessions go with it
-            work.ownership.begin(service.handover.take, service.handover.lose)
+            work.ownership.begin(service.handover.take_over, service.handover.lose)
             supervisor.start(maintenance, "homes", homes.run)
             compare = partial(cluster.compare, work.ownership, library)
             supervisor.start(maintenance, "nodes", compare)
