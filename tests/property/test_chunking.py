@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 
@@ -23,6 +23,8 @@ def bare(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
+@example("🔥" * 40, 33, "utf16")  # nowhere a blank to cut at
+@example("```\n" + "é" * 90 + "\n```", 40, "bytes")
 @examples(15)
 @given(texts, limits, units)
 def test_pieces_fit_and_hold_something(text: str, limit: int, unit: Unit) -> None:

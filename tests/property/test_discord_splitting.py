@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 
@@ -48,6 +48,8 @@ def _bare(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
+@example("\n```py\n" + "a\n" * 2_000 + "```\n", 1)
+@example("**" + "word " * 900 + "**", 1)
 @examples(15)
 @given(st.lists(_PIECES, max_size=60).map("".join), st.integers(1, 8))
 def test_every_chunk_fits_shows_something_and_closes_its_code(text: str, times: int) -> None:
