@@ -10,21 +10,27 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from msgspec import structs
 from msgspec.structs import replace
 from support.delivering import delivering
+from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.tables import table
 from support.voice_api import HEARD, KEY, SPOKEN, Said, open_voice_api
 
 from everturn_actors.errors import NotSpokenError, NotTranscribedError
-from everturn_actors.events import Transcribed
+from everturn_actors.events import Received, Spoken, Transcribed
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Attachment, IncomingMessage, Upload, UserMessage
 from everturn_actors.ports import Speech, Transcriber, Transcript
+from everturn_actors.service.branches import Copied
 from everturn_actors.spec import SpokenReplies
 from everturn_actors.state.recovery import recover
+from everturn_actors.state.serialization import to_record
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.voice import EndpointSettings, SpeechSettings
 from everturn_gateway.providers.passing_on import PassingOn
+from everturn_gateway.retention.scrubbing import Person, Scrubbing, Traces
+from everturn_gateway.tools.recall.messages import said
 from everturn_gateway.voice.aloud import aloud
 from everturn_gateway.voice.endpoint import EndpointEngine
 from everturn_gateway.voice.sound import ogg_duration_s
@@ -221,6 +227,7 @@ BUSY = Said(status=503, body=b"<html>")
         ([Said(body=["text"])], "no transcript", 1),
         ([Said(body={**HEARD, "text": "la " * 400})], "no transcript", 1),
         ([Said(body={**HEARD, "text": "a\x1b[2J\n b", "duration": "x"})], r"^a \[2J b$", 1),
+        ([Said(body={**HEARD, "duration": 1e300})], "what is it?", 1),
         ([Said(body=b"x" * 9_000_000)], "too large", 1),
     ],
 )
@@ -255,6 +262,8 @@ async def test_limits_keys_and_silence_of_a_server() -> None:
                 await ears.transcribe(replace(FILE, duration_s=61), given(b"OggS"))
             with pytest.raises(NotTranscribedError, match=r"too long, 1:40"):
                 await ears.transcribe(FILE, given(opus(100)))
+            with pytest.raises(NotTranscribedError, match=r"too long, 1:40"):  # whatever is said
+                await ears.transcribe(replace(FILE, duration_s=1), given(opus(100)))
             with pytest.raises(NotTranscribedError, match=r"larger than 0\.001 MB"):
                 await ears.transcribe(FILE, given(bytes(2000)))
         assert not api.heard
@@ -356,6 +365,45 @@ async def test_who_speaks_is_answered_aloud_once_and_in_text(
         assert (file.data, file.is_voice, file.duration_s) == (b"OggSreply 1", True, 2)
 
 
+async def test_where_no_files_go_an_answer_is_text_and_nobody_is_told_so() -> None:
+    """With each answer people would read that a file cannot be sent, which they never asked for."""
+    adapter = ScriptedAdapter(able=capabilities(files_max_bytes=0))
+    async with delivering(speaker=Mouth(), spoken_replies="always", adapter=adapter) as world:
+        submission = await world.say()
+        await world.until_delivered(submission.session_id)
+        assert world.adapter.world.texts == ["reply 1"]
+
+
+async def test_of_a_person_neither_words_nor_the_sound_that_may_quote_them_is_left() -> None:
+    """The log can be read from its beginning all the same: a fork and an account of it do so."""
+    ears = Ears(text="the code of the door is 4711")
+    async with delivering(transcriber=ears, speaker=Mouth(), spoken_replies="always") as world:
+        submission = await world.say()
+        await world.until_delivered(submission.session_id)
+        note = spoken(world.key())
+        await world.service.submit(structs.replace(note, sender="eve-7", untrusted=True))
+        await world.until_delivered(submission.session_id)
+        log = await world.log(submission.session_id)
+        *_, last = (event.seq for event in log if isinstance(event.body, Received))
+        fork = await world.service.branches.begin(
+            world.key("fork"), copied=Copied(session_id=submission.session_id, last=last)
+        )
+        sounds = [each.body.attachments[0] for each in log if isinstance(each.body, Spoken)]
+        copies = [await world.store.read_media(fork, sound.name) for sound in sounds]
+
+    assert copies == [b"OggSreply 1", b"OggSreply 2"]
+    (heard,) = [event for event in log if isinstance(event.body, Transcribed)]
+    assert next(said([heard])).sources, "nobody vouches for it, read back later neither"
+    traces, person = Traces(), Person("test", "eve-7")
+    for event in log:
+        traces.see(event, person)
+    scrubbing = Scrubbing(person, traces)
+    erased = [scrubbing.event(event) for event in log]
+    assert recover(None, erased) is not None
+    assert not re.findall("4711|eve-7|voice-1", "".join(str(to_record(each)) for each in erased))
+    assert [scrubbing.keeps_media(sound.name) for sound in sounds] == [True, False]
+
+
 async def test_a_crash_before_the_sound_makes_it_again_and_after_it_sends_the_same() -> None:
     """The text is there already, and is not sent twice."""
     disk, mouth = MemoryDisk(), Mouth()
@@ -451,6 +499,7 @@ async def test_a_server_speaks_as_documented(
         ),
         ("![cat](c.png)", ""),
         ("<b>hi</b> there", "hi there."),
+        ("Write to <mailto:ann@a.example> today", "Write to today."),
         ("***", ""),
         ("", ""),
     ],

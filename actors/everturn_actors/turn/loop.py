@@ -7,6 +7,7 @@ on exactly as one that did not.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import anyio
 
@@ -131,7 +132,10 @@ async def _take_steps(
     while (turn := _open_turn(host, number)) is not None:
         # Each branch is a place where a crash may have stopped: what is next stands in the state.
         if turn.step is None:
-            aloud = await speak(host, turn, agent)
+            aloud: Sequence[Body] = ()
+            if is_to_be_spoken(turn, agent):
+                with deadline_stopped(deadline):  # it has one of its own; the answer is there
+                    aloud = await speak(host, turn, agent)
             await host.record(*aloud, *_between_steps(host, turn, agent))
         elif turn.step.reply is None:
             turn = await hear(host, turn, agent)

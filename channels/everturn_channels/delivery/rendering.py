@@ -36,7 +36,13 @@ def render(
         case "reply":
             return _reply(item.text, adapter, settings)
         case "file":
-            files = tuple(f"{_FILE_MARK}{n}" for n in range(len(item.attachments)))
+            # An answer's sound stands beside its text: where no files go, nobody misses it.
+            takes_files = adapter.capabilities.files_max_bytes > 0
+            files = tuple(
+                f"{_FILE_MARK}{n}"
+                for n, file in enumerate(item.attachments)
+                if takes_files or not file.is_voice
+            )
             return (*_texts(adapter, item.text), *files)
         case "notice" | "undelivered":
             return _texts(adapter, item.text, is_plain=True)

@@ -2,8 +2,9 @@
 
 Erased are the texts that the person wrote, the files that came with them, what they answered to
 questions and called the session; their id, wherever it stands; their words where somebody quoted
-them whole, and the lines of replies that quote a part; every summary made after they spoke; and
-what the model was shown besides: notes, their pinned messages, and quotes that hold one of theirs.
+them whole, and the lines of replies that quote a part; every summary made, and the sound of every
+reply spoken, after they spoke; and what the model was shown besides: notes, their pinned messages,
+and quotes that hold one of theirs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from everturn_actors.events import (
     OlderQuoted,
     Pinned,
     Received,
+    Spoken,
     Transcribed,
 )
 from everturn_actors.json_values import as_object, is_list, is_object
@@ -87,6 +89,8 @@ class Traces(Struct):
                 self._own(event.seq, text, ())
             case Transcribed(message=message, text=text) if message in self.seqs:
                 self._own(event.seq, text, ())
+            case Spoken(attachments=attached) if self.seqs:
+                self.media.update(each.name for each in attached)  # nothing can be cut out of it
             case OlderQuoted(quoted=quoted, text=text) if self.seqs.intersection(quoted):
                 self.phrases.add(text)
             case Pinned(message=message, text=text) if message in self.seqs:
@@ -170,6 +174,8 @@ class Scrubbing(Struct, frozen=True):
                 scrubbed[name] = "" if name == "title" else ERASED
             elif is_own and name == "attachments":
                 scrubbed[name] = []
+            elif is_own and name == "file_name":
+                scrubbed[name] = ""
             elif name == "arguments" and isinstance(each, str):
                 scrubbed[name] = self._arguments(each)
             else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     markdown_it = late("markdown_it")
 
-_ADDRESS: Final = re.compile(r"<?\b(?:https?|mailto|file)://?[^\s>]+>?", re.IGNORECASE)
+_ADDRESS: Final = re.compile(r"<?\b(?:(?:https?|ftp|file)://|mailto:)[^\s>]+>?", re.IGNORECASE)
 _ENDS: Final = (".", "!", "?", ":", ";", ",", "…")
 
 

@@ -24,6 +24,7 @@ from everturn_gateway.voice.server import RETRY_S, Server
 from everturn_gateway.voice.transcription import no_transcript
 
 _ANSWER_BYTES: Final = 8 * 1024 * 1024  # with segments and words: an hour takes 1 MB
+_DAY_S: Final = 86_400.0
 _ENDINGS: Final[Mapping[str, str]] = {
     "audio/aac": "aac",
     "audio/flac": "flac",
@@ -94,10 +95,10 @@ class EndpointEngine:
 
 
 def duration_in(value: object) -> float:
-    """Return a duration that a server says, in seconds; 0 where it is none."""
+    """Return a duration that a server says, in seconds, a day at most; 0 where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return 0
-    return max(0.0, float(value))
+    return min(max(0.0, float(value)), _DAY_S)
 
 
 def form(fields: Mapping[str, str], name: str, kind: str, data: bytes) -> tuple[str, bytes]:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import anyio
 import orjson
+from anyio import to_thread
 from msgspec import Struct
 
 from everturn_actors.errors import NotSpokenError
@@ -52,7 +53,8 @@ class EndpointSpeaker(Struct, frozen=True, kw_only=True):
 
     async def speak(self, markdown: str) -> Speech | None:
         """Return an answer as sound. See `Speaker.speak`."""
-        settings, text = self.settings, aloud(markdown)
+        settings = self.settings
+        text = await to_thread.run_sync(aloud, markdown)  # an answer may be long
         if not text or len(text) > settings.max_characters:
             return None
         self.account.check()

@@ -84,13 +84,14 @@ class Bounded(Struct, frozen=True, kw_only=True):
             with anyio.fail_after(limit_s):
                 async with self.slots:
                     data = await read()
-                    duration_s = file.duration_s or ogg_duration_s(data)
+                    # Who sends it may say less than it is: the limits hold for what it is.
+                    duration_s = max(file.duration_s, ogg_duration_s(data))
                     self._check(duration_s, len(data))
                     heard = await self.engine.hear(file, data, duration_s)
         except TimeoutError as error:
             msg = f"it took longer than {limit_s} s"
             raise NotTranscribedError(msg) from error
-        duration_s = duration_s or heard.duration_s
+        duration_s = max(duration_s, heard.duration_s)
         self.account.add(heard, duration_s)
         return checked(replace(heard, duration_s=duration_s, is_shown=self.settings.show_heard))
 

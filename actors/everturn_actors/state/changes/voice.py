@@ -18,7 +18,8 @@ def apply_transcribed(state: SessionState, event: Event, body: Transcribed) -> S
     if body.turn != turn.number or message is None:
         raise impossible(event, "the number is wrong, or the turn has no such message")
     left = tuple([each for each in message.attachments if each.name != body.file])
-    if len(left) == len(message.attachments):
+    # What was erased has its file no more.
+    if message.attachments and len(left) == len(message.attachments):
         raise impossible(event, "its message has no such file, or that was heard before")
     heard = replace(
         message,

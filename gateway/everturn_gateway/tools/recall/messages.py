@@ -80,8 +80,9 @@ def _said(event: Event, calls: dict[str, ToolCall]) -> Said | None:
             return Said(
                 seq=seq, at=at, kind="user", text=message.as_text, name=sender, sources=sources
             )
-        case Transcribed(heard=heard, sender=sender):
-            return Said(seq=seq, at=at, kind="user", text=heard, name=sender)
+        case Transcribed(heard=heard, sender=sender, untrusted=untrusted):
+            sources = (source_of(UserMessage(text=heard, sender=sender)),) * untrusted
+            return Said(seq=seq, at=at, kind="user", text=heard, name=sender, sources=sources)
         case ModelReplied(text=text, calls=made, outside=sources, retells=retells):
             shown = () if retells else sources
             return Said(seq=seq, at=at, kind="assistant", text=text, calls=made, sources=shown)

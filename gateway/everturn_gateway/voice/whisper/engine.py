@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ _ANSWER_BYTES: Final = 1024 * 1024
 _END_S: Final = 2.0
 # What a Python may need to find its own libraries, and how many threads a server wants of it.
 _PASSED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OPENBLAS_CORETYPE")
+# A folder without a tokenizer has the library ask Hugging Face for one.
+_OFFLINE: Final = {"HF_HUB_OFFLINE": "1"}
 _ENDED: Final = "whoever transcribes ended on the way"
 
 
@@ -62,7 +65,8 @@ class WhisperEngine:
                 looked for that ours needs.
         """
         self._settings, self._model, self._program = settings, model, program
-        self._environ = {name: environ[name] for name in _PASSED if name in environ}
+        passed = {name: environ[name] for name in _PASSED if name in environ}
+        self._environ = {**passed, **_OFFLINE}
         self._one_at_a_time = anyio.Lock()
         self._process: anyio.abc.Process | None = None
         self._answers: BufferedByteReceiveStream | None = None
@@ -161,7 +165,7 @@ class WhisperEngine:
             "idle_s": self._settings.keep_loaded_seconds or 1,
         }
         process = self._process = await anyio.open_process(
-            [sys.executable, "-I", str(self._program or _PROGRAM)],
+            [sys.executable, "-I", str(self._program or _PROGRAM), str(os.getpid())],
             env=self._environ,
             stderr=subprocess.DEVNULL,
         )

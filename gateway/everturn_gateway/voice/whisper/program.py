@@ -1,4 +1,4 @@
-"""Hears files with Whisper. A program of its own: `engine` starts it.
+"""Hears files with Whisper. A program of its own: `engine` starts it, and tells it its own number.
 
 It reads one line of JSON (see `Setup`), loads the model, and writes one line (see `Heard`). Then,
 for each line (see `Order`) and the bytes behind it, it writes one line. It ends with its input, and
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import resource
 import select
 import sys
+import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, TypedDict
 
@@ -21,6 +24,14 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES: Final = 6 * 1024**3  # addresses: the libraries reserve far more than they use
 HZ: Final = 16_000  # what the model hears
+# What sounds, and holds its sound itself. Playlists and descriptions of streams have the library
+# open other files, and connections.
+# Source: https://ffmpeg.org/ffmpeg-formats.html, `format_whitelist` and `protocol_whitelist`.
+FORMATS: Final = (
+    "aac,ac3,aiff,amr,asf,au,avi,caf,flac,flv,matroska,webm,mov,mp3,mp4,mpeg,mpegts,ogg,w64,wav,wv"
+)
+OPTIONS: Final = {"format_whitelist": FORMATS, "protocol_whitelist": "pipe"}
+LOOK_S: Final = 1.0  # whether whoever started this is there
 TOO_LONG: Final = "too long"
 UNREADABLE: Final = "unreadable"
 
@@ -91,7 +102,8 @@ def samples(data: bytes, limit_s: int) -> np.ndarray | None:
 
     found, count = [], 0
     resampler = av.AudioResampler(format="s16", layout="mono", rate=HZ)
-    with av.open(io.BytesIO(data), "r", metadata_errors="ignore") as container:
+    source = io.BytesIO(data)
+    with av.open(source, "r", metadata_errors="ignore", options=OPTIONS) as container:
         stream = container.streams.audio[0]
         for frame in container.decode(stream):
             for piece in resampler.resample(frame):
@@ -152,7 +164,19 @@ def limit_itself() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
+def end_with(parent: int) -> None:
+    """End when the process that started this does, in the middle of a file as well."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
     limit_itself()
+    end_with(int(sys.argv[1]))
     # Unbuffered: what `select` looks at must not stand in a buffer already.
     main(io.FileIO(sys.stdin.fileno(), closefd=False), sys.stdout.buffer)
