@@ -807,6 +807,21 @@ async def test_what_its_writer_deleted_in_time_is_answered_by_nobody() -> None:
         assert "1234" not in str(test.provider.requests)
 
 
+async def test_what_comes_after_all_that_was_held_was_deleted_is_held_anew() -> None:
+    """Its writer began again, and writes in pieces as before."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await say(test, "never mind", key="k")
+        assert await test.service.conversations.withdraw(test.key(), "k")
+        clock.advance(100)
+        await anyio.wait_all_tasks_blocked()
+        await say(test, "who")
+        await say(test, "went?")
+        clock.advance(1.5)
+
+        assert await answered(test) == [["who", "went?"]]
+
+
 async def test_an_edit_of_what_is_not_known_changes_nothing() -> None:
     """An old message, one of another chat, one that was only heard."""
     async with open_test_service() as test:

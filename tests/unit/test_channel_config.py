@@ -251,8 +251,12 @@ channels:
             "telegram[1].bot_token: is the token of telegram too; each channel needs a bot of its",
         ),
         (
+            "external: [{name: link, command: x}]",
+            "external[0].name: link is a name of the gateway's own; choose another one",
+        ),
+        (
             "external: [{name: http, command: x}]",
-            "external[0].name: http is a channel of the gateway's own; choose another name",
+            "external[0].name: http is a name of the gateway's own; choose another one",
         ),
         (
             "external: [{name: discord, command: x}], discord: {bot_token: a}",

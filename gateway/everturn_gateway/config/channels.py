@@ -18,8 +18,10 @@ from everturn_gateway.plugins.base import Remarks
 from everturn_gateway.yaml_files import Document, FieldPath, SettingsModel, dotted
 
 WEBHOOK_PATH: Final = "/channels/{name}/webhook"
-RESERVED: Final = frozenset(("delegate", "http", "once", "program", "schedule", "terminal"))
-"Channels that are there without being set up."
+RESERVED: Final = frozenset(
+    ("delegate", "http", "link", "once", "principal", "program", "schedule", "terminal")
+)
+"Channels that are there without being set up, and what stands in the place of one."
 _ROOTS: Final = ("channels", "gateways")
 
 SettingsT = TypeVar("SettingsT", bound=SettingsModel)
@@ -248,7 +250,7 @@ def _all_faults(document: Document, registry: Registry) -> _Notes:
             line = document.line(names[channel])
             yield at, f"{channel} is the name of the channel in line {line} too; name them apart"
         elif channel in RESERVED:
-            yield at, f"{channel} is a channel of the gateway's own; choose another name"
+            yield at, f"{channel} is a name of the gateway's own; choose another one"
         names.setdefault(channel, path)
         yield from _said(entry, entry.plugin.faults)
         identity = entry.plugin.identity(section)

@@ -140,6 +140,8 @@ def withdraw(command: Withdraw, draft: Draft) -> bool:
         seq = known if known in beside and not draft.memory.ending else None
     if seq is not None:
         draft.add(Discarded(received=(seq,), reason=WITHDRAWN))
+        if not draft.known.is_asked:  # nothing is held any more: what comes next is held anew
+            draft.memory = replace(draft.memory, debounce=draft.memory.debounce.release())
     return seq is not None
 
 
