@@ -112,6 +112,36 @@ async def test_what_has_to_be_asked_for_is_asked_again_while_the_platform_is_awa
     assert [bool(why) for _, why in inbox.blocks] == [True, True, False]
 
 
+async def test_what_acts_on_those_before_it_waits_for_them() -> None:
+    """A deletion that overtakes its message, whose file is fetched slowly, finds nothing."""
+    go, is_looked_at = anyio.Event(), anyio.Event()
+    taken: list[list[str]] = []
+
+    async def slow() -> Sequence[InboundEvent]:
+        await go.wait()
+        return (_message("x", "a"),)
+
+    async def delete() -> Sequence[InboundEvent]:
+        taken.append(texts(inbox))
+        return ()
+
+    async def look() -> Sequence[InboundEvent]:
+        is_looked_at.set()
+        return (_message("y", "a"),)
+
+    inbox = Inbox()
+    async with open_chat_queues(inbox, QuickClock()) as queues:
+        await queues.put(PlatformEvent(chat="a", read=slow))
+        await queues.put(PlatformEvent(chat="a", read=delete, is_in_order=True))
+        await queues.put(PlatformEvent(chat="a", read=look))
+        await is_looked_at.wait()
+        go.set()
+        await queues.until_idle()
+
+    assert taken == [["x"]]
+    assert texts(inbox) == ["x", "y"]
+
+
 async def test_what_comes_again_is_confirmed_again_and_taken_once() -> None:
     """A platform repeats what was confirmed too late for it."""
     inbox, ledger = Inbox(), Ledger()

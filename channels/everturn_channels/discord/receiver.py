@@ -91,8 +91,13 @@ class Receiver:
         """Put the deletion of a message into the queue of its chat."""
         channel = self._client.get_channel(channel_id)
         chat = str(channel_id) if channel is None else chat_ref_of(channel).id
-        read = partial(self._delete, chat, message_id)
-        self._queues.put_nowait(PlatformEvent(chat=chat, read=read, kind="MESSAGE_DELETE"))
+        deletion = PlatformEvent(
+            chat=chat,
+            read=partial(self._delete, chat, message_id),
+            is_in_order=True,
+            kind="MESSAGE_DELETE",
+        )
+        self._queues.put_nowait(deletion)
 
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """Tell of an event that cannot be read; a message is passed over in its place."""

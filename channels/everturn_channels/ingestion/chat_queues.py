@@ -244,7 +244,9 @@ class ChatQueues:
                 if slow is None or queue.first is not slow:
                     continue
                 for item in list(queue.items):
-                    if isinstance(item, Queued) and not item.is_looked_at:
+                    if not isinstance(item, Queued) or item.event.is_in_order:
+                        continue
+                    if not item.is_looked_at:
                         await self._events.take_if_passing(item)
 
     # --- what was missed, and what is left out ---

@@ -29,6 +29,12 @@ class PlatformEvent(Struct, frozen=True, kw_only=True, eq=False):
     ConnectionLostError: that cannot be known now, and is asked again. Whatever else it raises: it
     cannot be read, and is passed over.
     """
+    is_in_order: bool = False
+    """Whether `read` waits for all before it in its chat, whatever holds them up.
+
+    It does something to what they brought: a deletion. Others are looked at beside their queue,
+    since a command may pass those before it.
+    """
     id: Hashable = None
     "Tells it from all others: what comes again is not taken again. None = it cannot be told."
     kind: str = "event"

@@ -245,6 +245,7 @@ class Receiver:
             chat=room_id,
             id=(event_id, again),
             read=partial(self._reader.read, raw, room_id),
+            is_in_order=kind == "m.room.redaction",
             kind=kind,
             awaited_at=awaited_at(self._rooms, room_id),
             confirm=partial(self._confirm, raw, room_id, position),

@@ -167,6 +167,7 @@ class Receiver:
         event = PlatformEvent(
             chat=channel,
             read=read,  # type: ignore[arg-type]
+            is_in_order=kind == "message_deleted",
             kind=kind,
             confirm=confirm,
         )
