@@ -172,18 +172,28 @@ async def test_what_was_written_during_an_outage_is_read_with_its_threads() -> N
             await handler.until_handled(1)
             await api.say(ROOM, "go on", thread_ts=first)
             await handler.until_handled(2)
+            asked = await api.say(ROOM, f"{ME} and this?")
+            await handler.until_handled(3)
         missed = api.add_channel("DBOB00009", BOB, name="")
         await api.say(ROOM, "in the old thread", thread_ts=first)
+        await api.say(ROOM, "under the question", thread_ts=asked)
         later = await api.say(ROOM, f"{ME} a new one")
         await api.say(ROOM, "in the new thread", thread_ts=later)
         await api.say(missed, "a first word", BOB)
         api.pending.clear()
         async with world.running() as handler:
-            await handler.until(lambda: len(handler.texts()) == 4)
+            await handler.until(lambda: len(handler.texts()) == 5)
             await api.say(ROOM, "after", thread_ts=first)
             await handler.until(lambda: "after" in handler.texts())
 
-    assert handler.texts(ROOM) == ["in the old thread", "a new one", "in the new thread", "after"]
+    assert handler.texts(ROOM) == [
+        "in the old thread",
+        "under the question",
+        "a new one",
+        "in the new thread",
+        "after",
+    ]
+    assert message_of(handler, "under the question").is_addressed
     assert handler.texts("DBOB00009") == ["a first word"]
     assert message_of(handler, "in the new thread").chat.topic == later
 
@@ -295,6 +305,10 @@ async def test_sockets_are_replaced_without_a_gap_and_their_end_is_told() -> Non
             failures.append(await _ended(world.api.disconnect, bot, handler, reason))
         world.api.socket_mode = False
         with pytest.raises(SetupError, match=r"app_token .* \(connections:write\)"):
+            await make_bot(world.api).serve(RecordingHandler())
+        world.api.socket_mode = True
+        world.api.refusals["users.conversations"] = deque(["missing_scope channels:read"])
+        with pytest.raises(SetupError, match=r"slack.bot_token .* \(channels:read\)"):
             await make_bot(world.api).serve(RecordingHandler())
         world.api.revoked = True
         with pytest.raises(SetupError, match=r"channels.slack.bot_token .* token_revoked"):

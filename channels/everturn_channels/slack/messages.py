@@ -17,7 +17,7 @@ from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import BacklogLimits, History
 from everturn_channels.ingestion.json_fields import Json, number_of, objects_of, text_of
 from everturn_channels.slack.cursors import ChannelCursors
-from everturn_channels.slack.formats.text import TS, is_from_person, order_of, thread_of, time_of
+from everturn_channels.slack.formats.text import TS, is_from_person, order_of, time_of
 from everturn_channels.slack.names import is_dm
 from everturn_channels.slack.reading import EventReader, Login
 from everturn_channels.slack.requests import RequestFailedError
@@ -63,7 +63,7 @@ class Messages:
             kind="message",
             awaited_at=ChatRef(id=channel, type="dm") if is_dm(channel) else None,
             confirm=partial(self.settle, (channel, ts)),
-            advance=partial(self._passed, channel, ts, thread_of(raw)),
+            advance=partial(self._passed, channel, ts, self._reader.thread(channel, raw)),
             gap=self.gap(channel),
         )
 
@@ -111,6 +111,7 @@ class Messages:
         await self._cursors.move(channel, ts)
         if thread:
             await self._cursors.note_thread(channel, thread)
+        await self.settle((channel, ts))  # it may have come again since it was confirmed
 
     # --- histories ---
 

@@ -78,13 +78,12 @@ class EventReader:
         login, ts = self._login, text_of(raw, "ts")
         at, written = time_of(ts), text_of(raw, "text")
         is_meant = mentions(written, login.me)
-        thread, began = thread_of(raw), _Thread(is_ours=False)
-        if thread:
+        thread, began = self.thread(channel, raw), _Thread(is_ours=False)
+        if thread == ts:
+            self._note(channel, ts, is_ours=True)
+        elif thread:
             began = await self._thread(channel, thread)
             is_meant = is_meant or began.is_ours
-        elif is_meant and login.has_threads and not is_dm(channel):
-            self._note(channel, ts, is_ours=True)
-            thread = ts
         sender = await login.names.person(text_of(raw, "user"))
         chat = await login.names.chat(channel, thread, sender)
         files, others = files_of(raw, login.api)
@@ -115,20 +114,23 @@ class EventReader:
             As `message`.
         """
         login, ts = self._login, text_of(raw, "ts")
-        written, thread = text_of(raw, "text"), thread_of(raw)
-        is_meant = mentions(written, login.me)
-        if not thread and is_meant and login.has_threads and not is_dm(channel):
-            thread = ts
         sender = await login.names.person(text_of(raw, "user"))
         edit = Edit(
             id=ts,
-            chat=await login.names.chat(channel, thread, sender),
+            chat=await login.names.chat(channel, self.thread(channel, raw), sender),
             sender=sender,
             text=await self._text(raw),
             at=time_of(text_of(raw, "edited", "ts") or ts),
-            is_addressed=is_meant,
+            is_addressed=mentions(text_of(raw, "text"), login.me),
         )
         return (edit,)
+
+    def thread(self, channel: str, raw: Json) -> str:
+        """Return the thread of a message: where it stands, or what it begins; empty = none."""
+        login, thread = self._login, thread_of(raw)
+        if thread or not login.has_threads or is_dm(channel):
+            return thread
+        return text_of(raw, "ts") if mentions(text_of(raw, "text"), login.me) else ""
 
     async def _text(self, raw: Json) -> str:
         login, written = self._login, text_of(raw, "text")

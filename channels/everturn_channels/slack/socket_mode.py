@@ -43,14 +43,19 @@ class SocketMode:
     ) -> None:
         self._api, self._app_token, self._setting = api, app_token, setting
         self._handler = handler
-        self._failure: ChannelError = ConnectionLostError("the socket to Slack was closed")
+        self._failure: ChannelError | RequestFailedError = ConnectionLostError(
+            "the socket to Slack was closed"
+        )
         self._newest = 0
         self._tasks: TaskGroup | None = None
 
-    async def run(self, receiver: Receiver, on_open: Callable[[], Awaitable[None]]) -> ChannelError:
+    async def run(
+        self, receiver: Receiver, on_open: Callable[[], Awaitable[None]]
+    ) -> ChannelError | RequestFailedError:
         """Receive until the connection is lost; return why it was.
 
-        `on_open` is called once, when whatever is written from then on comes.
+        `on_open` is called once, when whatever is written from then on comes; what it asks for and
+        does not get is returned as it is.
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -108,6 +113,8 @@ class SocketMode:
     async def _opened(self, on_open: Callable[[], Awaitable[None]]) -> None:
         try:
             await on_open()
+        except RequestFailedError as error:  # of the bot's token, not of the app's
+            self._end(error)
         except Exception as error:  # the boundary around what an opened socket begins
             self._end(self._explained(error))
 
@@ -135,7 +142,7 @@ class SocketMode:
             logger.error("a socket failed", exc_info=error)
         return ConnectionLostError(f"Slack cannot be reached ({failure(error)})")
 
-    def _end(self, failure: ChannelError) -> None:
+    def _end(self, failure: ChannelError | RequestFailedError) -> None:
         assert self._tasks is not None
         self._failure = failure
         self._tasks.cancel_scope.cancel()
