@@ -15,6 +15,7 @@ from support.matrix_world import open_world
 from support.slack_world import open_slack_world
 from support.socks_proxy import open_socks_proxy
 from support.telegram_api import TOKEN, open_telegram_api
+from support.web_server import certificates_for, open_web_server
 
 from everturn.testing import RecordingHandler
 from everturn.testing._channel_inbound import serve_on
@@ -59,6 +60,26 @@ async def test_a_message_that_a_proxy_did_not_pass_on_may_be_sent_again() -> Non
                     await line.send(GetMe())
 
     assert proxy.hosts == []
+
+
+async def test_a_server_behind_a_proxy_has_to_prove_its_name(tmp_path: Path) -> None:
+    """A proxy sees all that passes: it may not stand for the platform itself."""
+    server = certificates_for("telegram.invalid", tmp_path).server  # by nobody who is believed
+    async with (
+        open_web_server(context=server) as web,
+        open_socks_proxy() as proxy,
+        open_line(
+            token=TOKEN,
+            api_base=web.named("telegram.invalid"),
+            proxy=proxy.url(),
+            clock=QuickClock(),
+            where="here",
+        ) as line,
+    ):
+        with pytest.raises(NotSentError, match="no TLS with the server behind the proxy"):
+            await line.send(GetMe())
+
+    assert web.asked == []
 
 
 async def test_discord() -> None:

@@ -132,7 +132,7 @@ class DiscordAdapter(Adapter):
         cursors = ChannelCursors(handler, self._clock)
         async with (
             aiohttp.ClientSession(
-                connector=await open_connector(self._proxy, where=f"channels.{self.name}"),
+                connector=open_connector(self._proxy, where=f"channels.{self.name}"),
                 proxy=http_proxy(self._proxy),
                 cookie_jar=aiohttp.DummyCookieJar(),
             ) as session,

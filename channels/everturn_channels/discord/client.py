@@ -295,7 +295,7 @@ async def open_client(
         SetupError: The proxy, which the settings of `where` name, needs a library.
     """
     client = Client(api_base=api_base, gateway_url=gateway_url, proxy=http_proxy(proxy) or "")
-    client.http.connector = await open_connector(proxy, where=where, limit=0)
+    client.http.connector = open_connector(proxy, where=where, limit=0)
     try:
         await client.__aenter__()
         yield client

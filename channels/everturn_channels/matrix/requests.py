@@ -278,7 +278,7 @@ async def open_homeserver(base: str, proxy: str, *, where: str) -> AsyncGenerato
     trace.on_connection_create_end.append(left)
     trace.on_connection_reuseconn.append(left)
     async with aiohttp.ClientSession(
-        connector=await open_connector(proxy, where=where),
+        connector=open_connector(proxy, where=where),
         proxy=http_proxy(proxy),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),

@@ -10,7 +10,6 @@ import importlib.util
 import socket
 from typing import Any, Final
 
-import anyio.lowlevel
 from aiohttp import ClientConnectionError, TCPConnector
 from yarl import URL
 
@@ -57,7 +56,7 @@ def http_proxy(proxy: str) -> str | None:
     return None if is_socks(proxy) else proxy or None
 
 
-async def open_connector(
+def open_connector(
     proxy: str,
     *,
     where: str,
@@ -65,7 +64,8 @@ async def open_connector(
 ) -> TCPConnector:
     """Return what makes the connections of an `aiohttp.ClientSession`, which closes it.
 
-    Names are looked up by a SOCKS proxy, never here.
+    Names are looked up by a SOCKS proxy, never here. Call it in an event loop; it does not wait, so
+    nobody opens a second one meanwhile.
 
     Args:
         proxy: The address; empty = none. An HTTP proxy is named to the session as well, with
@@ -77,7 +77,6 @@ async def open_connector(
         SetupError: It needs a library that is not installed.
     """
     if not is_socks(proxy):
-        await anyio.lowlevel.checkpoint()
         return TCPConnector(**options)
     _need_library(where)
     from everturn_channels.proxies.socks import SocksConnector  # noqa: PLC0415 - an extra

@@ -69,4 +69,8 @@ def _parts(proxy: str) -> _Parts:
 
 
 def _words(error: Exception) -> str:
-    return f"the proxy makes no connection: {str(error) or type(error).__name__}"
+    words = str(error) or type(error).__name__
+    if isinstance(error, tls.SSLError):  # the proxy did its part
+        words = getattr(error, "verify_message", "") or words
+        return f"no TLS with the server behind the proxy: {words}"
+    return f"the proxy makes no connection: {words}"

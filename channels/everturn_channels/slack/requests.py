@@ -339,7 +339,7 @@ async def open_api(account: SlackAccount, *, where: str) -> AsyncGenerator[Slack
     trace.on_connection_create_end.append(left)
     trace.on_connection_reuseconn.append(left)
     async with aiohttp.ClientSession(
-        connector=await open_connector(account.proxy, where=where),
+        connector=open_connector(account.proxy, where=where),
         proxy=http_proxy(account.proxy),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),

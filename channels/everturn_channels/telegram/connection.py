@@ -148,9 +148,7 @@ class Connection(AiohttpSession):
             msg = "the bot is not connected"
             raise NotSentError(msg)
         if self._session is None:
-            connector = await open_connector(
-                self._proxy_url, where=self._where, **self._connector_init
-            )
+            connector = open_connector(self._proxy_url, where=self._where, **self._connector_init)
             self._session = ClientSession(connector=connector, proxy=http_proxy(self._proxy_url))
         return self._session
 
