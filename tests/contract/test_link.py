@@ -292,9 +292,15 @@ async def test_a_version_that_is_not_understood_is_said_in_words(
         assert (await it.link.ask(it.node, asked, deadline_s=60)).answer is True
     (tmp_path / "b.sock").unlink(missing_ok=True)
     async with world(way, tmp_path, speaks=(SPEAKS[1] + 1, SPEAKS[1] + 2)) as it:
-        for _ in range(2):  # the second is told without a stream, and logs nothing
+
+        async def ask() -> None:
             with pytest.raises(LinkRefusedError, match="one release at a time"):
                 await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=60)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):  # the others are told without a stream, and log nothing
+                tasks.start_soon(ask)
+        await ask()
     assert caplog.text.count("node 'b' cannot be asked: node 'b' runs an earlier Everturn") == 1
 
 

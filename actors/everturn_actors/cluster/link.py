@@ -150,12 +150,12 @@ class StreamLink:
         if line is None or line.is_over:
             # Many ask at once when a node comes back; one stream is enough.
             opening = self._opening.setdefault(place, _Opening())
-            if opening.refused and anyio.current_time() < opening.refused_until_s:
-                raise LinkRefusedError(opening.refused)
             failures = opening.failures
             async with opening.lock:
                 line = self._lines.get(place)
                 if line is None or line.is_over:
+                    if anyio.current_time() < opening.refused_until_s:
+                        raise LinkRefusedError(opening.refused)
                     if (
                         opening.failures != failures
                     ):  # else each would wait for as long as the first

@@ -98,7 +98,10 @@ class Handover:
         limiter = anyio.CapacityLimiter(WOKEN_AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for session_id in ends.keys() | marked:
-                tasks.start_soon(self._look, session_id, partitions, ends, limiter)
+                is_known = self._ownership.is_known(session_id)
+                is_ours = self._ownership.partition(session_id) in partitions
+                if session_id in ends or is_ours or not is_known:
+                    tasks.start_soon(self._look, session_id, partitions, ends, limiter)
 
     async def _look(
         self,
