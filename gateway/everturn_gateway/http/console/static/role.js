@@ -2,7 +2,7 @@
 
 import { call, login, whenAdminIsNeeded } from "./api.js";
 import { t } from "./parts/texts.js";
-import { failed, say } from "./state.js";
+import { failed, say, state } from "./state.js";
 
 export const role = {
   me: null, // {name, scopes, is_login, raised_seconds}
@@ -31,7 +31,7 @@ export async function loadRole() {
 }
 
 async function fallBack() {
-  if (!(await loadRole())) ending = setTimeout(fallBack, AGAIN_MS);
+  if (!(await loadRole()) && state.connection !== "login") ending = setTimeout(fallBack, AGAIN_MS);
   if (role.me && !role.raisedUntil) say(t("The 15 minutes as administrator are over."));
 }
 
