@@ -220,6 +220,7 @@ BUSY = Said(status=503, body=b"<html>")
         ([], "what is it?", 1),
         ([Said(status=429, headers={"retry-after": "0"}), BUSY], "what is it?", 3),
         ([BUSY] * 3, "too much to do", 3),
+        ([Said(status=429, headers={"retry-after": "3600"})], "too much to do", 1),
         ([Said(status=413)], "too large for whoever", 1),
         ([Said(status=400, body={"error": {"message": "sk-x"}})], r"refused it \(status 400\)", 1),
         ([Said(body=b"<html>welcome</html>")], "no transcript", 1),

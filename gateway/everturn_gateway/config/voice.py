@@ -25,7 +25,7 @@ class TranscriptionSettings(SettingsModel):
     max_megabytes: _Megabytes = 25
     "Nor is what is larger."
     timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
-    "Deadline of one file, tries and waiting included."
+    "Deadline of one file from when it is its turn, tries included."
     show_heard: bool = False
     "Whether people are shown what was heard of them."
 

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 PROVIDER: Final = "openai"
 TRIES: Final = 3
+WAIT_MOST_S: Final = 30.0  # for a try: others wait meanwhile
 RETRY_S: Final = 1.0  # before the second try, and twice that before the third
 _TIMES: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
 _KEYS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -68,8 +69,9 @@ class Server(Struct, frozen=True, kw_only=True):
             except PassingOnError as error:
                 logger.warning("a server did not answer", extra={"error": str(error)})
                 problem = f"{self.who} cannot be reached"
-            if tried < TRIES:
-                await anyio.sleep(wait_s)
+            if tried == TRIES or wait_s > WAIT_MOST_S:
+                break
+            await anyio.sleep(wait_s)
         raise self.failed(problem)
 
     def _problem(self, answer: Answer, data: bytes | None) -> str:

@@ -21,6 +21,7 @@ from everturn_gateway.voice.sound import ogg_duration_s
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 4  # files in memory, and requests; the others wait for their turn
+QUEUE_S: Final = 900.0  # so long; half of what a turn may take by default
 _MEGABYTE: Final = 1024 * 1024
 # Nobody says more in a second; what claims so repeats itself, or was made up.
 _CHARACTERS_A_SECOND: Final = 60
@@ -81,16 +82,23 @@ class Bounded(Struct, frozen=True, kw_only=True):
         self.account.check()
         limit_s = self.settings.timeout_seconds
         try:
+            with anyio.fail_after(QUEUE_S):
+                await self.slots.acquire()
+        except TimeoutError as error:
+            msg = "too many others waited to be heard"
+            raise NotTranscribedError(msg) from error
+        try:
             with anyio.fail_after(limit_s):
-                async with self.slots:
-                    data = await read()
-                    # Who sends it may say less than it is: the limits hold for what it is.
-                    duration_s = max(file.duration_s, ogg_duration_s(data))
-                    self._check(duration_s, len(data))
-                    heard = await self.engine.hear(file, data, duration_s)
+                data = await read()
+                # Who sends it may say less than it is: the limits hold for what it is.
+                duration_s = max(file.duration_s, ogg_duration_s(data))
+                self._check(duration_s, len(data))
+                heard = await self.engine.hear(file, data, duration_s)
         except TimeoutError as error:
             msg = f"it took longer than {limit_s} s"
             raise NotTranscribedError(msg) from error
+        finally:
+            self.slots.release()
         duration_s = max(duration_s, heard.duration_s)
         self.account.add(heard, duration_s)
         return checked(replace(heard, duration_s=duration_s, is_shown=self.settings.show_heard))

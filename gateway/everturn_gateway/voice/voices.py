@@ -58,7 +58,8 @@ class Voices:
             case None:
                 pass
         self._passing_on = passing_on
-        self._slots = anyio.CapacityLimiter(AT_ONCE)
+        # Here one after the other is heard: each has its time from when it is its turn.
+        self._slots = anyio.CapacityLimiter(1 if self._whisper is not None else AT_ONCE)
         self._speaking = anyio.CapacityLimiter(AT_ONCE)
 
     def speaker(self, agent: str, limit: DailyLimit) -> Speaker | None:

@@ -5,6 +5,10 @@ for each line (see `Order`) and the bytes behind it, it writes one line. It ends
 when nothing was asked of it for long.
 """
 
+# The libraries are of an extra, which a check of types does without.
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 import io
