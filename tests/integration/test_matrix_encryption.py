@@ -16,7 +16,7 @@ from everturn_channels.matrix import reading
 async def test_a_message_without_its_key_is_told_of_and_read_when_it_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its sender is told once."""
+    """Its sender is told once; what they take back meanwhile is not read."""
     monkeypatch.setattr(reading, "KEY_WAIT_S", 0.05)
     async with (
         open_world(tmp_path, is_encrypted=True) as world,
@@ -25,12 +25,15 @@ async def test_a_message_without_its_key_is_told_of_and_read_when_it_comes(
         held = world.api.deliver
         kept: list[tuple[str, str, dict[str, Any]]] = []
         world.api.deliver = lambda *given: kept.append(given)  # type: ignore[method-assign]
+        gone = await world.ann.write(world.room, "never mind")
         await world.ann.write(world.room, "secret")
-        await world.handler.until(lambda: world.handler.passed_over)
+        await world.ann.redact(world.room, gone)
+        await world.handler.until(lambda: world.handler.deletions)
         world.api.deliver = held  # type: ignore[method-assign]
         for given in kept:
             held(*given)
         await world.heard("secret")
+        assert world.handler.texts() == ["secret"]
         events = await world.ann.events(world.room)
 
     assert "its key was not given" in world.handler.passed_over[0]

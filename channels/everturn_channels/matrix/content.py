@@ -64,6 +64,15 @@ def related(content: Json) -> Related:
     )
 
 
+def redacted_by(event: Json) -> str:
+    """Return the event that a redaction takes back; its content says so since version 11 of rooms.
+
+    >>> redacted_by({"type": "m.room.redaction", "content": {"redacts": "$1"}})
+    '$1'
+    """
+    return text_of(event, "redacts") or text_of(event, "content", "redacts")
+
+
 def body_of(content: Json, name: str = "") -> str:
     """Return the text of a message, with the name of whoever does what an emote says.
 

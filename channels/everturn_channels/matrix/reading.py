@@ -36,6 +36,7 @@ from everturn_channels.matrix.content import (
     described,
     has_file,
     mentions,
+    redacted_by,
     related,
     time_of,
     without_name,
@@ -114,9 +115,7 @@ class EventReader:
         if kind == "m.reaction":
             return await self._click(event, room)
         if kind == "m.room.redaction":
-            # In the content since version 11 of rooms.
-            target = text_of(event, "redacts") or text_of(content, "redacts")
-            await self._connection.handler.deleted(room.id, target)
+            await self._connection.handler.deleted(room.id, redacted_by(event))
             return ()
         if not content or text_of(content, "msgtype") in {"m.notice", "m.server_notice"}:
             return ()  # taken back, or written by a machine

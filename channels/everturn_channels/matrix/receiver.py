@@ -17,13 +17,14 @@ import anyio
 import orjson
 from msgspec import Struct
 
+from everturn_channels.adapter import InboundEvent
 from everturn_channels.errors import ConnectionLostError
 from everturn_channels.ingestion.chat_queues import ChatQueues
 from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import History
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.ingestion.watermark import Watermark
-from everturn_channels.matrix.content import MESSAGES, time_of
+from everturn_channels.matrix.content import MESSAGES, redacted_by, time_of
 from everturn_channels.matrix.reading import Connection, EventReader, awaited_at
 from everturn_channels.matrix.requests import RequestFailedError, room_path
 from everturn_channels.matrix.visiting import Visitor, is_own
@@ -241,11 +242,13 @@ class Receiver:
         if not event_id or not text_of(raw, "sender"):
             self._handler.unreadable(kind, "it has no id, or no sender")
             return None
+        is_redaction = kind == "m.room.redaction"
+        read = self._take_back if is_redaction else self._reader.read
         return PlatformEvent(
             chat=room_id,
             id=(event_id, again),
-            read=partial(self._reader.read, raw, room_id),
-            is_in_order=kind == "m.room.redaction",
+            read=partial(read, raw, room_id),
+            is_in_order=is_redaction,
             kind=kind,
             awaited_at=awaited_at(self._rooms, room_id),
             confirm=partial(self._confirm, raw, room_id, position),
@@ -325,6 +328,13 @@ class Receiver:
         self._unread.setdefault((room_id, session_id), []).append(raw)
         while sum(map(len, self._unread.values())) > _UNREAD_MAX:
             self._unread.popitem(last=False)
+
+    async def _take_back(self, raw: Json, room_id: str) -> Sequence[InboundEvent]:
+        """Read a redaction; its message is not read any more when its key comes."""
+        gone = redacted_by(raw)
+        for waiting in self._unread.values():
+            waiting[:] = [each for each in waiting if text_of(each, "event_id") != gone]
+        return await self._reader.read(raw, room_id)
 
     async def _read_again(self, key: tuple[str, str], position: str) -> None:
         room_id, _ = key
