@@ -96,7 +96,7 @@ async def test_what_nobody_wrote_is_no_message() -> None:
     """Other bots, notes of Slack, and what changes without a change of its text."""
     async with open_slack_world() as world, world.running() as handler:
         api = world.api
-        await api.say(DM, "I am a bot", "UBOT99999", bot_id="B9")
+        alert = await api.say(DM, "I am a bot", "UBOT99999", bot_id="B9")
         await api.say(ROOM, "ann has joined", subtype="channel_join")
         ts = await api.say(DM, "hello <https://e.org|there>")
         await handler.until_handled(1)
@@ -107,13 +107,23 @@ async def test_what_nobody_wrote_is_no_message() -> None:
         await api.delete(DM, ts)
         await api.say(DM, "the future", subtype="hologram")
         shared = {"is_share": True, "author_name": "Bob", "text": "over &amp; out"}
+        await api.say(DM, "what is this?", thread_ts=alert)
         await api.say(DM, "look", attachments=[shared])
         await handler.until(lambda: "look" in handler.texts())
 
-    assert handler.texts() == ["hello [there](https://e.org)", "a reply", "the future", "look"]
+    assert handler.texts() == [
+        "hello [there](https://e.org)",
+        "a reply",
+        "the future",
+        "what is this?",
+        "look",
+    ]
     assert handler.deletions == [(DM, ts)]
     look = message_of(handler, "look")
     assert (look.quoted, look.quoted_name, look.is_outside) == ("over & out", "Bob", True)
+    below = message_of(handler, "what is this?")
+    assert (below.quoted, below.is_outside) == ("I am a bot", True)
+    assert not message_of(handler, "a reply").is_outside
     assert message_of(handler, "the future").described == (
         "message of a kind that is not known: hologram",
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import anyio
 import pytest
+from support.inbox import QuickClock
 from support.slack_api import SIGNING_SECRET, signed
 from support.slack_world import DM, SlackWorld, deliver_to, make_bot, open_slack_world
 
@@ -82,6 +84,33 @@ async def test_clicks_and_commands_come_as_forms_and_are_answered_with_nothing()
     assert isinstance(click, ButtonClick)
     assert isinstance(command, Command)
     assert (click.data, command.name) == ("y", "status")
+
+
+async def test_what_slack_gave_up_on_is_read_before_what_comes_next() -> None:
+    """No socket ends when the gateway cannot be reached: Slack tries for five minutes."""
+    async with open_slack_world(**SETTINGS) as world, world.running() as handler:
+        clock = world.bot._clock
+        assert isinstance(clock, QuickClock)
+
+        async def deliver(headers: Mapping[str, str], body: bytes) -> int:
+            now = signed(body, clock.now().timestamp())
+            return await deliver_to(world.bot, {**headers, **now}, body)
+
+        world.api.deliver = deliver
+        await world.api.say(DM, "heard")
+        await handler.until_handled(1)
+        world.api.deliver = None
+        await world.api.say(DM, "in vain")
+        world.api.pending.clear()
+        clock.advance(301)
+        world.api.deliver = deliver
+        await world.api.say(DM, "again")
+        await world.api.say(DM, "and on")
+        await handler.until(lambda: "and on" in handler.texts())
+        histories = sum(method == "conversations.history" for method, _ in world.api.calls)
+
+    assert handler.texts() == ["heard", "in vain", "again", "and on"]
+    assert histories == len(world.api.channels) + 1
 
 
 async def test_an_app_that_was_removed_needs_its_owner() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from hashlib import sha256
 from typing import Final
 from urllib.parse import parse_qsl
@@ -34,6 +35,8 @@ AGE_MAX_S: Final = 300
 _BODY_MAX_BYTES: Final = 1024 * 1024
 _ANSWER_S: Final = 2.5
 "Slack waits three seconds; what takes longer is delivered again, and is known then."
+GIVEN_UP: Final = timedelta(minutes=5)
+"So long Slack tries: after a longer silence there may be what it will not deliver any more."
 _LOOK_S: Final = 20.0
 _TOKEN_S: Final = 600.0  # between two looks at whether the token holds: no socket would tell
 _EMPTY: Final = DeliveryAnswer(status=OK, body=b"")  # any other is shown to whoever gave a command
@@ -61,6 +64,7 @@ class EventsApi:
         self._failure: ChannelError | None = None
         self._news = anyio.Event()
         self._was_heard = False
+        self._heard_at = clock.now()
 
     async def run(
         self,
@@ -74,6 +78,7 @@ class EventsApi:
         """Take deliveries until something fails; return what did."""
         self._receiver, self._failure = receiver, None
         self._was_heard = False
+        self._heard_at = self._clock.now()
         looked_at = anyio.current_time()
         try:
             await on_open()
@@ -119,6 +124,9 @@ class EventsApi:
         reply, key = _Reply(), text_of(payload, "event_id")
         if not text_of(payload, "event", "bot_id"):  # the bot's own say nothing of others
             self._was_heard = True
+        silent_since, self._heard_at = self._heard_at, self._clock.now()
+        if self._heard_at - silent_since > GIVEN_UP:
+            self._receiver.doubt()
         try:
             await self._receiver.take(kind, payload, key, reply.confirm)
         except ChannelError as error:

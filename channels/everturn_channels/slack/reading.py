@@ -56,6 +56,8 @@ class _Thread(Struct, frozen=True, kw_only=True):
     "What began it, where that stands in another conversation, shortened."
     quoted_name: str = ""
     "Who wrote that."
+    is_outside: bool = False
+    "Whether another app wrote that, by the words of whoever it speaks for."
 
 
 class EventReader:
@@ -99,7 +101,7 @@ class EventReader:
             quoted=passed or began.quoted,
             quoted_name=author if passed else began.quoted_name,
             described=(*described(raw), *others),
-            is_outside=bool(passed),
+            is_outside=bool(passed) or began.is_outside,
         )
         command = typed_command(message.text, marks=_MARKS)
         if command is None or not (is_meant or chat.type == "dm") or passed:
@@ -163,7 +165,12 @@ class EventReader:
         is_own = author == login.me
         name = login.name if is_own or not author else (await login.names.person(author)).name
         quoted = (await self._text(first))[:QUOTE_CHARS]
-        return _Thread(is_ours=is_own or is_to_me, quoted=quoted, quoted_name=name)
+        return _Thread(
+            is_ours=is_own or is_to_me,
+            quoted=quoted,
+            quoted_name=name,
+            is_outside=bool(first.get("bot_id")) and not is_own,
+        )
 
     def _note(self, channel: str, thread: str, *, is_ours: bool) -> None:
         self._begun[channel, thread] = is_ours

@@ -78,6 +78,9 @@ class Receiver:
         self._handler, self._messages, self._reader = handler, messages, reader
         self._interactions, self._cursors = interactions, cursors
         self._queues, self._tasks = queues, tasks
+        self._doubts = 0
+        self._read_at: dict[str, int] = {}
+        "By channel, how many doubts there were when its history was read last; none = 0."
         self._confirmations = Confirmations()
         messages.settle = self._confirmations.settle
 
@@ -108,6 +111,10 @@ class Receiver:
             case _:
                 await confirm()
 
+    def doubt(self) -> None:
+        """Read a channel's history before its next message: something may never have come."""
+        self._doubts += 1
+
     async def _take_event(self, event: Json, confirm: Confirm) -> None:
         kind, channel = text_of(event, "type"), text_of(event, "channel")
         if kind in _REVOKED:
@@ -134,6 +141,9 @@ class Receiver:
         # From here on what a kill leaves out is read from the history.
         await self._cursors.begin_before(channel, key[1])
         self._confirmations.expect(key, confirm)
+        if self._read_at.get(channel, 0) < self._doubts:
+            self._read_at[channel] = self._doubts
+            self._queues.catch_up(self._messages.gap(channel))
         if not self._queues.put_nowait(self._messages.event(channel, raw)):
             self._confirmations.forget(key)
 
