@@ -16,6 +16,7 @@ import json
 import os
 import resource
 import select
+import signal
 import sys
 import threading
 import time
@@ -169,7 +170,12 @@ def limit_itself() -> None:
 
 
 def end_with(parent: int) -> None:
-    """End when the process that started this does, in the middle of a file as well."""
+    """End when the process that started this does, in the middle of a file as well, and not before.
+
+    A terminal and a service manager tell all processes to end; the other one may want its answer.
+    """
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
