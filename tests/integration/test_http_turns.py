@@ -621,7 +621,7 @@ async def test_a_request_that_cannot_be_done_is_told_of_the_stop(
 ) -> None:
     """Where a database is away, say: it is no fault of the program, and may be sent again."""
     monkeypatch.setattr(server_module, "TURN_GRACE_S", 0.0)
-    monkeypatch.setattr(server_module, "CLOSE_S", 2.0)  # of which half, to cancel them
+    monkeypatch.setattr(server_module, "CLOSE_S", 2.9)  # of which one second, to cancel them
     asked, answers = anyio.Event(), list[httpx2.Response]()
 
     async def hang(*_: object, **__: object) -> None:
