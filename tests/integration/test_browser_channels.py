@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msgspec.structs import replace
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 from support.browser import PHONE, in_browser, looking
 from support.channel_states import ILL, WELL, TwoChannels
 from support.console import HOSTILE, console, has_run, view_faults
@@ -38,13 +38,12 @@ async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path, browser: 
         badge = page.locator(".place", has_text="Channels").locator(".badge")
         await badge.wait_for()
         error = await ill.locator(".error").inner_text()
-        alerts = await page.get_by_role("alert").count()
+        await expect(page.get_by_role("alert")).to_have_count(0)
         ran = await has_run(page)
         faults = await view_faults(page, gateway, "#/channels", ".channel")
         window.messages = [each for each in window.messages if "ERR_FAILED" not in each]
 
     assert state == "out of reach"
-    assert alerts == 0
     assert "⟨U+202E⟩evil" in error
     assert not ran
     assert faults == []
