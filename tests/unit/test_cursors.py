@@ -85,6 +85,28 @@ async def test_a_burst_of_changes_is_one_write(tmp_path: Path) -> None:
     assert new == {"a": "3", "b": "1"}, "whoever is killed now would begin anew with it"
 
 
+async def test_gateways_that_take_deliveries_together_set_no_cursor_back(tmp_path: Path) -> None:
+    """What one of them took would be read again at the next start, and perhaps answered."""
+    path, clock = tmp_path / "channels" / "c.json", ManualClock()
+    store = FileKeyedStore(tmp_path)
+
+    async with (
+        open_cursors(store, "c", clock, is_shared=True) as one,
+        open_cursors(store, "c", clock, is_shared=True) as other,
+    ):
+        await one.put("a", "1")
+        await other.put("b", "1")
+        await one.put("a", "2")
+        await one.flush()
+        await other.put("b", "2")
+        assert await other.flush()
+        kept = await _kept(path)
+        known = other.get("a")
+
+    assert kept == {"a": "2", "b": "2"}
+    assert known == "2"
+
+
 async def test_a_channel_is_new_until_it_kept_something(tmp_path: Path) -> None:
     """A channel that lost its connection after its first login has to read what it missed."""
     path = tmp_path / "channels" / "c.json"

@@ -33,8 +33,17 @@ class Cursors:
     """The cursors of one channel, by name. `open_cursors` makes one."""
 
     def __init__(
-        self, document: Document[_Values | None], clock: Clock, *, values: _Values | None
+        self,
+        document: Document[_Values | None],
+        clock: Clock,
+        *,
+        values: _Values | None,
+        is_shared: bool = False,
     ) -> None:
+        self._document, self._is_shared = document, is_shared
+        self._flushing = anyio.Lock()
+        self._unwritten: _Values = {}
+        "What was put here, and may not be in the file yet; where others write it, too."
         self._values = dict(values or {})
         "By name, the one that was put longest ago first."
         self._is_new = values is None
@@ -78,6 +87,8 @@ class Cursors:
         self._values[name] = value
         if is_same:
             return
+        if self._is_shared:
+            self._unwritten[name] = value
         while len(self._values) > NAMES_MAX:
             del self._values[next(iter(self._values))]
         self._writer.changed()
@@ -96,14 +107,42 @@ class Cursors:
 
     async def flush(self) -> bool:
         """Write what changed now; return whether it is durable. The log says where not."""
-        return await self._writer.flush()
+        if not self._is_shared:
+            return await self._writer.flush()
+        async with self._flushing:  # or an older look would be adopted after a newer write
+            written = dict(self._unwritten)
+            if written:
+                await self._adopt()
+            is_durable = await self._writer.flush()
+            if is_durable:
+                for name, value in written.items():
+                    if self._unwritten.get(name) == value:
+                        del self._unwritten[name]
+            return is_durable
+
+    async def _adopt(self) -> None:
+        """Take over what other gateways put, or the write would set their cursors back."""
+        try:
+            kept = await self._document.read()
+        except JournalError:  # what is written next says so, or mends it
+            return
+        for name, value in dict(kept or {}).items():
+            if name not in self._unwritten:
+                self._values[name] = value
 
 
 @asynccontextmanager
 async def open_cursors(
-    store: KeyedStore, name: str, clock: Clock, *, supervisor: Supervisor | None = None
+    store: KeyedStore,
+    name: str,
+    clock: Clock,
+    *,
+    supervisor: Supervisor | None = None,
+    is_shared: bool = False,
 ) -> AsyncGenerator[Cursors]:
     """Open the cursors of a channel, and write them until the block ends.
+
+    With `is_shared` other gateways write them as well: of each name the last that was put stays.
 
     Damaged ones are quarantined and the channel begins as if it had never run. That loses at most
     what was written while the gateway was away, and the log says so; the other way round, a
@@ -124,7 +163,7 @@ async def open_cursors(
     except JournalError as error:
         msg = f"how far the channel has read: {error}; set owner and permissions right"
         raise SetupError(msg) from error
-    cursors = Cursors(document, clock, values=values)
+    cursors = Cursors(document, clock, values=values, is_shared=is_shared)
     runs = supervisor or Supervisor(clock)
     async with written_behind(cursors, runs, f"cursors:{name}", close_s=_FLUSH_S):
         yield cursors

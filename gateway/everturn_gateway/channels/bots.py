@@ -186,7 +186,11 @@ class BotChannel:
     ) -> NoReturn:
         """Receive and answer, from where this gateway or another one left off; until cancelled."""
         async with open_cursors(
-            self._keyed, self._config.name, self._clock, supervisor=supervisor
+            self._keyed,
+            self._config.name,
+            self._clock,
+            supervisor=supervisor,
+            is_shared=self._takes_webhooks,  # any gateway takes what is brought
         ) as cursors:
             channel = RunningChannel(
                 adapter=bot.adapter,
