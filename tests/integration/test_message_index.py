@@ -13,7 +13,14 @@ from msgspec import structs
 from support.stores import MemoryWorld
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.events import Body, CallFinished, Event, Received, SessionStarted
+from everturn_actors.events import (
+    Body,
+    CallFinished,
+    Event,
+    Received,
+    SessionShared,
+    SessionStarted,
+)
 from everturn_actors.model import (
     Conversation,
     ConversationKey,
@@ -33,7 +40,7 @@ from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall import RecallContext
 
 AT = datetime(2026, 5, 7, 12, tzinfo=UTC)
-ONE, TWO, THREE = (f"20260507T12000000{n}-0000000{n}" for n in (1, 2, 3))
+ONE, TWO, THREE, FOUR = (f"20260507T12000000{n}-0000000{n}" for n in (1, 2, 3, 4))
 PRIVATE = ConversationKey(channel="telegram", chat="100", agent="test")
 OTHER = ConversationKey(channel="telegram", chat="200", agent="test")
 
@@ -277,6 +284,27 @@ async def test_who_is_given_a_session_is_told_nothing_of_others_by_its_agent() -
             with pytest.raises(ToolFailedError, match="that may be read here"):
                 call = ToolCall(call_id="r", name="recall_context", arguments=by_id)
                 await recall.run(call, shared)
+
+
+async def test_nor_by_a_delegate_that_its_agent_sends() -> None:
+    """What a delegate finds goes back to all who see the session that it works for."""
+    async with (
+        MemoryWorld().open() as store,
+        open_message_index(None, store, SystemClock()) as index,
+    ):
+        await write(store, ONE, "my PIN is 1234", principal="ann")
+        await write(store, TWO, "go and look", principal="ann")
+        first = structs.replace(PRIVATE, channel="delegate", chat=f"{TWO}.1.1.aa.1")
+        await write(store, THREE, "go and look", key=first, principal="ann")
+        recall = RecallContext(link=linked(index))
+        asked = '{"search": "PIN", "scope": "person"}'
+        call = ToolCall(call_id="r", name="recall_context", arguments=asked)
+        key = structs.replace(first, chat=f"{THREE}.1.1.aa.1")  # of a delegate's delegate
+        context = ToolContext(session_id=FOUR, key=key, store=store, principal="ann")
+        assert "1234" in str(await recall.run(call, context))
+        given = SessionShared(principal="bob", by="ann")
+        await store.append(TWO, [Event(seq=3, at=AT, body=given)], expected_seq=2)
+        assert "1234" not in str(await recall.run(call, context))
 
 
 async def test_the_question_itself_is_not_among_what_is_found() -> None:

@@ -269,6 +269,19 @@ async def test_the_limit_holds_over_all_conversations_of_the_agent(tmp_path: Pat
     assert refused[1].startswith("at: is in the past")
 
 
+async def test_no_job_of_a_session_that_others_see_runs_apart_from_it(tmp_path: Path) -> None:
+    """Apart it would read what they may not, and its answer comes back to them."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.provider.script += [create(every="1h", task="Search.", isolated=True), echo]
+    async with opened(world) as live:
+        session_id = await live.service.conversations.create(CHAT)
+        await live.service.conversations.share(session_id, "bob", by="ann")
+        told = await say(live, "look for the PIN each hour")
+
+        assert not live.scheduler.jobs()
+    assert told == "isolated: others see this conversation, too; leave it out, and it runs here"
+
+
 async def test_people_of_two_chats_see_and_end_their_own_jobs_alone(tmp_path: Path) -> None:
     """What is planned in one chat is no business of another's."""
     world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")

@@ -451,7 +451,7 @@ async def test_a_delegate_does_not_make_a_message_a_first_one() -> None:
         inner = ToolContext(
             session_id=child,
             key=state.key,
-            store=context.store,
+            store=test.store,
             conversation=heard(state.held_turns[-1].users[0].sender),
         )
         tool = test.agents.agents["test"].tools["session"]

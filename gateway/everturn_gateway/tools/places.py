@@ -1,4 +1,4 @@
-"""Where conversations take place: as owners name them, and those of delegates. Pure.
+"""Where conversations take place: as owners name them, and those of delegates.
 
 A pattern is `channel:chat`, with a `*` at its end for the rest.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
+from msgspec.structs import replace
+
 from everturn_actors.model import ConversationKey
-from everturn_actors.ports import SessionSummary
+from everturn_actors.ports import SessionSummary, ToolContext
+from everturn_actors.session.snapshots import replayed
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.scheduler.jobs import ISOLATED
 
@@ -54,3 +57,23 @@ def is_open_to(viewers: frozenset[str], session: SessionSummary | SessionState) 
 def is_delegate_of(key: ConversationKey, session_id: str) -> bool:
     """Return whether a conversation is that of a delegate which this session began."""
     return key.channel == DELEGATE and key.chat.startswith(f"{session_id}.")
+
+
+async def seen_from(context: ToolContext) -> ToolContext:
+    """Return the context of a call with those who see the session that a delegate works for.
+
+    What a delegate finds goes back there.
+
+    Raises:
+        JournalError: The store cannot be asked.
+    """
+    key, viewers = context.key, list(context.shared_with)
+    while key.channel == DELEGATE:
+        loaded = await context.store.inspect(key.chat.partition(".")[0])
+        found = await replayed(loaded) if loaded is not None else None
+        if found is None:
+            break  # it is gone, and nobody reads what goes back
+        viewers += (found.state.principal, *found.state.shared_with)
+        key = found.state.key
+    others = dict.fromkeys(each for each in viewers if each and each != context.principal)
+    return replace(context, shared_with=tuple(others))

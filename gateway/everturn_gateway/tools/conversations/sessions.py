@@ -29,7 +29,14 @@ from everturn_gateway.tools.conversations.origins import (
     sources_behind,
 )
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.places import DELEGATE, is_delegate_of, is_open_to, matches, place_of
+from everturn_gateway.tools.places import (
+    DELEGATE,
+    is_delegate_of,
+    is_open_to,
+    matches,
+    place_of,
+    seen_from,
+)
 from everturn_gateway.tools.quoting import PAGE_TOKENS, quoted
 from everturn_gateway.tools.recall.messages import Said, one_line, said, transcript
 from everturn_gateway.tools.recall.pages import character_start
@@ -116,6 +123,7 @@ class SessionTool:
         """
         asked = read_arguments(call, SessionArguments)
         try:
+            context = await seen_from(context)
             match asked.action:
                 case "list":
                     return await self._list(context)

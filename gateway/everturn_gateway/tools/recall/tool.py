@@ -12,6 +12,7 @@ from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.config.links import NO_LINKS, Links
 from everturn_gateway.tools.environment import ServiceLink
+from everturn_gateway.tools.places import seen_from
 from everturn_gateway.tools.recall.answers import Answers
 from everturn_gateway.tools.recall.messages import NAME
 from everturn_gateway.tools.recall.pages import PAGE_CHARACTERS
@@ -121,7 +122,8 @@ class RecallContext:
             raise ToolFailedError(msg) from error
 
     async def _answer(self, asked: Asked, context: ToolContext) -> str | ToolOutput:
-        reach = Reach(context=context, read_from=self._read_from, links=self._links)
+        seen = await seen_from(context)
+        reach = Reach(context=seen, read_from=self._read_from, links=self._links)
         if asked.session_id:
             await self._check_session(asked.session_id, reach)
         answers = Answers(context, page=asked.page, limit=self._limit, session_id=asked.session_id)

@@ -145,6 +145,10 @@ class ScheduleTool:
                 " program; tell the people here what you would schedule"
             )
             raise ToolFailedError(msg)
+        if asked.isolated and context.is_shared:
+            # It would reach what others may not see who read its answer here.
+            msg = "isolated: others see this conversation, too; leave it out, and it runs here"
+            raise ToolFailedError(msg)
         now = self._clock.now()
         section = section_of(asked, agent=self._environment.agent, key=context.key, now=now)
         await to_thread.run_sync(check_interval, section, self._min_interval_s)
