@@ -18,7 +18,7 @@ from support.tables import table
 from support.voice_api import HEARD, KEY, SPOKEN, Said, open_voice_api
 
 from everturn_actors.errors import NotSpokenError, NotTranscribedError
-from everturn_actors.events import Received, Spoken, Transcribed
+from everturn_actors.events import Announced, Received, Spoken, Transcribed
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Attachment, IncomingMessage, Upload, UserMessage
 from everturn_actors.ports import Speech, Transcriber, Transcript
@@ -377,7 +377,7 @@ async def test_where_no_files_go_an_answer_is_text_and_nobody_is_told_so() -> No
 
 async def test_of_a_person_neither_words_nor_the_sound_that_may_quote_them_is_left() -> None:
     """The log can be read from its beginning all the same: a fork and an account of it do so."""
-    ears = Ears(text="the code of the door is 4711")
+    ears = Ears(text="the code [of the door] is 4711")
     async with delivering(transcriber=ears, speaker=Mouth(), spoken_replies="always") as world:
         submission = await world.say()
         await world.until_delivered(submission.session_id)
@@ -402,6 +402,9 @@ async def test_of_a_person_neither_words_nor_the_sound_that_may_quote_them_is_le
     erased = [scrubbing.event(event) for event in log]
     assert recover(None, erased) is not None
     assert not re.findall("4711|eve-7|voice-1", "".join(str(to_record(each)) for each in erased))
+    assert scrubbing.event(
+        replace(log[0], body=Announced(text="So the code (of the door) is 4711."))
+    ).body == Announced(text="So [erased].")
     assert [scrubbing.keeps_media(sound.name) for sound in sounds] == [True, False]
 
 

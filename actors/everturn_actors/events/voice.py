@@ -65,6 +65,11 @@ class Transcribed(EventBody, frozen=True, kw_only=True):
         return f"{text}\n{self.heard}" if text.strip() else self.heard
 
     @property
+    def readings(self) -> tuple[str, str]:
+        """The words as they are kept, and as the model reads them."""
+        return self.text, self.text.translate(_ROUND)
+
+    @property
     def _what(self) -> str:
         what = "voice note" if self.is_voice else f"audio file {self.file_name or self.file}"
         return f"{what}, {clock_text(self.duration_s)}" if self.duration_s else what

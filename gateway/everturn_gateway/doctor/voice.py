@@ -41,7 +41,8 @@ def _server(
     config: Config, settings: EndpointSettings | SpeechSettings, what: str, field: str
 ) -> Iterator[Finding]:
     base_url = settings.base_url or _OPENAI
-    text = f"{what} by {settings.model} at {urlsplit(base_url).netloc}"
+    host = urlsplit(base_url).netloc.rpartition("@")[2]  # a password may stand before it
+    text = f"{what} by {settings.model} at {host}"
     yield Finding(verdict="ok", subject="voice", text=text)
     provider = config.providers.get("openai")
     has_file = provider is not None and provider.api_key_file is not None

@@ -87,8 +87,9 @@ class Traces(Struct):
                     self.others.add(body.sender)
             case Edited(received=received, text=text) if received in self.seqs:
                 self._own(event.seq, text, ())
-            case Transcribed(message=message, text=text) if message in self.seqs:
-                self._own(event.seq, text, ())
+            case Transcribed(message=message) as body if message in self.seqs:
+                # No message of its own: it has the sender of the one that it is a part of.
+                self.phrases.update(each for each in body.readings if len(each) >= _PHRASE)
             case Spoken(attachments=attached) if self.seqs:
                 self.media.update(each.name for each in attached)  # nothing can be cut out of it
             case OlderQuoted(quoted=quoted, text=text) if self.seqs.intersection(quoted):
