@@ -12,10 +12,12 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from support.patience import WAIT_S
 from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.testing import ManualClock
+from everturn_channels.chats import cursors as cursors_module
 from everturn_channels.chats.cursors import NAMES_MAX, PAUSE_S, Cursors, open_cursors
 from everturn_channels.errors import ChannelError, SetupError
 
@@ -105,6 +107,24 @@ async def test_gateways_that_take_deliveries_together_set_no_cursor_back(tmp_pat
 
     assert kept == {"a": "2", "b": "2"}
     assert known == "2"
+
+
+async def test_a_gateway_that_takes_nothing_learns_how_far_the_others_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would read all of that again from a history."""
+    monkeypatch.setattr(cursors_module, "LOOK_S", 0.01)
+    clock, store = ManualClock(), FileKeyedStore(tmp_path)
+
+    async with (
+        open_cursors(store, "c", clock, is_shared=True) as one,
+        open_cursors(store, "c", clock, is_shared=True) as other,
+    ):
+        await one.put("a", "1")
+        with anyio.fail_after(WAIT_S):
+            while other.get("a") != "1":
+                clock.advance(PAUSE_S)
+                await anyio.sleep(0.01)
 
 
 async def test_a_channel_is_new_until_it_kept_something(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ FIRST_MAX: Final = 20  # who keeps more has one for each chat, and each write ho
 NAME_LIMIT: Final = 200  # characters
 VALUE_LIMIT: Final = 4_096  # characters, as programs may leave; platforms' cursors have some twenty
 PAUSE_S: Final = 1.0  # between two writes
+LOOK_S: Final = 60.0  # at what other gateways put
 _FLUSH_S: Final = 5.0  # for the last write; a disk that takes longer hangs
 CURSORS_KEY: Final = "channels/{name}.json"
 
@@ -97,9 +98,18 @@ class Cursors:
             await self.flush()
 
     async def run(self) -> None:
-        """Write what changed, at most once in `PAUSE_S`, until cancelled. Idle, it sleeps."""
+        """Write what changed, at most once in `PAUSE_S`, until cancelled. Idle, it sleeps.
+
+        Where others write as well it looks each minute at what they put.
+        """
         while True:
-            await self._changed.wait()
+            if self._is_shared:
+                with anyio.move_on_after(LOOK_S):
+                    await self._changed.wait()
+                async with self._flushing:
+                    await self._adopt()
+            else:
+                await self._changed.wait()
             self._changed = anyio.Event()
             if not await self.flush():
                 self._changed.set()
