@@ -278,6 +278,23 @@ async def test_an_edit_counts_until_the_turn_begins(tmp_path: Path) -> None:
         assert await _user_texts(fed) == ["read this\n[file notes.txt]\n```\nmilk\n```"]
 
 
+async def test_what_is_deleted_before_its_turn_begins_is_not_answered(tmp_path: Path) -> None:
+    """Also in a chat that its platform gave another id since."""
+    rules = AccessRules(dm=DmRules(policy="open", queue=QueueRules(debounce_s=1)))
+    async with feeding(tmp_path, rules=rules) as fed:
+        handler = await fed.adapter.handler()
+        gone = await fed.say("never mind")
+        await handler.moved(gone.chat.id, "70")
+        other = await fed.say("nor this", chat=ChatRef(id="70", type="dm"))
+        await fed.say("but this")
+        await handler.deleted(gone.chat.id, gone.id)
+        await handler.deleted("70", other.id)
+        fed.clock.advance(30)
+        await fed.until_idle()
+
+        assert await _user_texts(fed) == ["but this"]
+
+
 async def test_a_taken_message_is_acknowledged_and_a_repeat_is_not(tmp_path: Path) -> None:
     """The reaction says that the message arrived, where the owner wants it."""
     async with feeding(tmp_path, settings=ChannelSettings(acknowledge="👀")) as fed:

@@ -55,6 +55,12 @@ def moved_event(event: InboundEvent, aliases: ChatAliases) -> InboundEvent:
             return replace(event, chat=chat)
 
 
+def moved_name(chat: str, message_id: str, aliases: ChatAliases) -> tuple[str, str]:
+    """Return how a chat and a message in it are called here."""
+    first = aliases.first(chat)
+    return first, _named(chat, message_id, first)
+
+
 class MovingAdapter(Adapter):
     """An adapter whose chats may move. See `Adapter`."""
 

@@ -18,7 +18,7 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
-from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event
+from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event, moved_name
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.access_control import AccessControl
@@ -148,7 +148,7 @@ class ChannelInboundHandler:
 
     async def deleted(self, chat: str, message_id: str) -> None:
         """Take a message back that waits. See `InboundHandler.deleted`."""
-        await self._receiver.delete(chat, message_id)
+        await self._receiver.delete(*moved_name(chat, message_id, self._aliases))
 
     async def people(self) -> tuple[str, ...]:
         """Return who is let in by name. See `InboundHandler.people`."""
