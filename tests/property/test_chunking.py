@@ -25,7 +25,8 @@ def bare(text: str) -> str:
 
 @example("🔥" * 40, 33, "utf16")  # nowhere a blank to cut at
 @example("```\n" + "é" * 90 + "\n```", 40, "bytes")
-@examples(15)
+# Four milliseconds each: with few of them the room for an opened fence may be forgotten.
+@examples(200)
 @given(texts, limits, units)
 def test_pieces_fit_and_hold_something(text: str, limit: int, unit: Unit) -> None:
     """A platform refuses what is too long, and what is empty."""
@@ -35,7 +36,7 @@ def test_pieces_fit_and_hold_something(text: str, limit: int, unit: Unit) -> Non
             assert piece.strip()
 
 
-@examples(15)
+@examples(60)
 @given(texts, limits, units)
 def test_plain_pieces_join_to_the_text(text: str, limit: int, unit: Unit) -> None:
     """Nothing of a reply may get lost, and nothing be said twice."""
@@ -44,7 +45,7 @@ def test_plain_pieces_join_to_the_text(text: str, limit: int, unit: Unit) -> Non
     assert bare("".join(pieces)) == bare(text)
 
 
-@examples(15)
+@examples(60)
 @given(blocks, limits)
 def test_code_stays_code_and_text_stays_text(blocks: list[tuple[int, int]], limit: int) -> None:
     """A fence that is open at the end of a message turns the next one inside out."""

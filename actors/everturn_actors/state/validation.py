@@ -36,6 +36,7 @@ KEY_CHARS = 255  # the longest idempotency key
 ATTACHMENTS_MAX = 10  # files of one message
 ATTACHMENT_BYTES = 20 * 1024 * 1024  # of one file: what providers take of an image at most
 FILE_NAME_CHARS = 255
+DURATION_MAX_S = 86_400.0  # of a sound
 OPTIONS_BYTES = 512 * 1024  # tools that a caller brings, and the schema of the answer
 OPTIONS_NESTING = 100  # levels of them: more than any schema has, fewer than what reads them bears
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -229,7 +230,8 @@ def attachment_of(upload: Upload) -> Attachment:
         file_name=upload.file_name,
         size_bytes=len(upload.data),
         is_voice=upload.is_voice,
-        duration_s=upload.duration_s,
+        # Whatever a program says: an event holds no number that JSON has not.
+        duration_s=upload.duration_s if 0 < upload.duration_s < DURATION_MAX_S else 0,
     )
 
 
