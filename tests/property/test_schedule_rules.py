@@ -277,6 +277,10 @@ def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> ru
     )
 
 
+@example(a_job(Every(interval_s=600), grace_s=3600), 0, 20_000, {1, 3, 5, 7}, 100)  # some began
+@example(
+    a_job(Every(interval_s=600), grace_s=3600, misfire="run_all"), 0, 20_430, set[int](), 100
+)  # one is 30 s older than its grace
 @examples(15)
 @given(
     jobs(),
