@@ -184,26 +184,30 @@ async def test_what_was_written_during_an_outage_is_read_with_its_threads() -> N
             await handler.until_handled(2)
             asked = await api.say(ROOM, f"{ME} and this?")
             await handler.until_handled(3)
+            report = await world.say(ROOM, "a report of a job")
         missed = api.add_channel("DBOB00009", BOB, name="")
         await api.say(ROOM, "in the old thread", thread_ts=first)
         await api.say(ROOM, "under the question", thread_ts=asked)
+        await api.say(ROOM, "under the report", thread_ts=report)
         later = await api.say(ROOM, f"{ME} a new one")
         await api.say(ROOM, "in the new thread", thread_ts=later)
         await api.say(missed, "a first word", BOB)
         api.pending.clear()
         async with world.running() as handler:
-            await handler.until(lambda: len(handler.texts()) == 5)
+            await handler.until(lambda: len(handler.texts()) == 6)
             await api.say(ROOM, "after", thread_ts=first)
             await handler.until(lambda: "after" in handler.texts())
 
     assert handler.texts(ROOM) == [
         "in the old thread",
         "under the question",
+        "under the report",
         "a new one",
         "in the new thread",
         "after",
     ]
     assert message_of(handler, "under the question").is_addressed
+    assert message_of(handler, "under the report").is_addressed
     assert handler.texts("DBOB00009") == ["a first word"]
     assert message_of(handler, "in the new thread").chat.topic == later
 

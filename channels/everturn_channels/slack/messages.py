@@ -159,11 +159,15 @@ class Messages:
     async def _read(self, channel: str, after: str) -> dict[str, Json]:
         """Return what stands in a channel and its threads after a message, by id."""
         found: dict[str, Json] = {}
-        threads = dict.fromkeys(self._cursors.threads(channel))
+        threads, first = dict.fromkeys(self._cursors.threads(channel)), order_of(after)
         async for raw in self._pages("conversations.history", channel, after):
-            found[text_of(raw, "ts")] = raw
-            if number_of(raw, "reply_count"):
-                threads[text_of(raw, "ts")] = None
+            ts, is_thread = text_of(raw, "ts"), bool(number_of(raw, "reply_count"))
+            found[ts] = raw
+            replied = order_of(text_of(raw, "latest_reply"))
+            if replied > first or (is_thread and order_of(ts) > first):
+                threads[ts] = None
+            elif any(replied) or not is_thread:
+                threads.pop(ts, None)  # nothing was written in it since
         for thread in threads:
             try:
                 async for raw in self._pages("conversations.replies", channel, after, thread):
@@ -171,15 +175,17 @@ class Messages:
             except RequestFailedError as error:
                 if not error.is_refusal:  # else the thread is gone
                     raise
-        first = order_of(after)
         return {ts: raw for ts, raw in found.items() if TS.fullmatch(ts) and order_of(ts) > first}
 
     async def _pages(
         self, method: str, channel: str, after: str, thread: str | None = None
     ) -> AsyncGenerator[Json]:
-        """Yield the messages after one; of a channel those first that were written last."""
+        """Yield the messages after one; of a channel those first that were written last.
+
+        Of a channel some that are older come after them: they tell of what was written below them.
+        """
         # Without an end Slack tells those first that are closest to the beginning.
-        end = self._cursors.newest_possible() if method == "conversations.history" else None
+        end = self._cursors.newest_possible() if thread is None else None
         left, cursor = History(self._limits, self._clock.now()).left, None
         while left > 0:
             page = await self._login.api.read(
@@ -187,7 +193,7 @@ class Messages:
                 {
                     "channel": channel,
                     "ts": thread,
-                    "oldest": after,
+                    "oldest": None if thread is None else after,
                     "latest": end,
                     "limit": min(PAGE, left),
                     "cursor": cursor,
@@ -198,7 +204,8 @@ class Messages:
                 yield raw
             left -= len(messages)
             cursor = text_of(page, "response_metadata", "next_cursor")
-            if not cursor or not messages:
+            is_past = any(order_of(text_of(raw, "ts")) <= order_of(after) for raw in messages)
+            if not cursor or not messages or (thread is None and is_past):
                 return
 
 
