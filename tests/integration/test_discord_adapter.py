@@ -97,6 +97,10 @@ class Notebook:
         """Know nobody."""
         return []
 
+    async def deleted(self, chat: str, message_id: str) -> None:
+        """Expect none."""
+        raise AssertionError((chat, message_id))
+
     async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
         """Expect none: nobody invites a bot of Discord."""
         raise AssertionError((person, chat, is_direct))

@@ -115,7 +115,9 @@ async def test_many_addresses_together_are_slowed_down_too(
     """Whoever rents a thousand addresses has no thousand times the tries, nor fills the log."""
     monkeypatch.setattr(guard, "WRONG_OF_ALL", 30)
     # In the time of sixty requests on a busy machine, some more would be let through.
-    monkeypatch.setitem(RateLimiter.__init__.__kwdefaults__, "now_s", lambda: 0.0)
+    defaults = RateLimiter.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "now_s", lambda: 0.0)
     server = ServerConfig(api_token=WEAK, trusted_proxies=BEHIND_PROXY)
     async with open_http_gateway(tmp_path, server=server) as gateway:
         alice = await gateway.token("alice", "read")

@@ -87,7 +87,12 @@ async def test_nodes_share_the_work_and_give_it_back(
     """Each partition and each seat is one node's; who leaves in order leaves no gap of a lease."""
     order: list[str] = []
     load = LazyApi.load
-    monkeypatch.setattr(LazyApi, "load", lambda api: order.append("loads") or load(api))
+
+    def noted(api: LazyApi) -> object:
+        order.append("loads")
+        return load(api)
+
+    monkeypatch.setattr(LazyApi, "load", noted)
 
     @asynccontextmanager
     async def listening(gateway: Gateway) -> AsyncGenerator[None]:

@@ -112,7 +112,8 @@ class DiscordApi(Rest):
 
     async def deletes(self, message: Payload) -> None:
         """Somebody deletes what they wrote."""
-        gone = {name: message[name] for name in ("id", "channel_id", "guild_id") if name in message}
+        names = ("id", "channel_id", "guild_id")
+        gone: Payload = {name: message[name] for name in names if name in message}
         await self.emit("MESSAGE_DELETE", gone)
 
     async def uses(self, kind: int, data: Payload, *, author: Payload, channel: str) -> Payload:

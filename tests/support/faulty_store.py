@@ -19,7 +19,12 @@ from everturn_actors.ports import Loaded
 from everturn_actors.state.session_state import SessionState
 
 Method: TypeAlias = Literal[
-    *("load", "append", "save_snapshot", "mark_active", "mark_passive", "save_result"),
+    "load",
+    "append",
+    "save_snapshot",
+    "mark_active",
+    "mark_passive",
+    "save_result",
     "read_media",
 ]
 WRITES: tuple[Method, ...] = (

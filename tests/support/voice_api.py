@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 from support.patience import WAIT_S
 
 KEY = "sk-voice-of-the-tests"
@@ -59,6 +59,7 @@ class VoiceApi:
             return refused
         fields: dict[str, str | bytes] = {}
         async for part in await request.multipart():
+            assert isinstance(part, BodyPartReader)
             if part.name == "file":
                 fields |= {"name": part.filename or "", "file": bytes(await part.read())}
             else:
@@ -69,7 +70,7 @@ class VoiceApi:
         if fields.keys() - _FIELDS - {"name"} or not fields.get("file"):
             return _error(400, f"unknown or missing fields: {sorted(fields)}")
         if not name.endswith(_ENDINGS) or kind not in {"json", "verbose_json"}:
-            return _error(400, f"no such format: {name}, {kind}")
+            return _error(400, f"no such format: {name}, {kind!r}")
         if kind == "verbose_json" and not is_whisper:
             return _error(400, "response_format 'verbose_json' is not compatible with the model")
         return await self._answer(web.json_response(HEARD))

@@ -55,9 +55,6 @@ _LEFT_OUT = ("everturn_gateway.__main__", "everturn_gateway.telemetry.otel")
 _PLATFORMS = ("telegram", "discord", "matrix", "email", "slack")
 
 
-# --- the process that has imported everything -----------------------------------------------------
-
-
 @cache
 def _import_all() -> None:
     import everturn_gateway  # noqa: PLC0415 - a test that only starts children does not need it
@@ -125,7 +122,7 @@ def _give_birth(listeners: Sequence[socket.socket], run: int) -> list[str]:
 def is_of_this_user(line: socket.socket) -> bool:
     """Say whether whoever connected may give orders: anybody on this machine can connect."""
     told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _CREDENTIALS.unpack(told)[1] == os.getuid()
+    return bool(_CREDENTIALS.unpack(told)[1] == os.getuid())
 
 
 def _hear(
