@@ -395,8 +395,6 @@ class OpenTurn(Value, frozen=True, kw_only=True):
             steps=self.steps,
             outcome=outcome,
             error=error,
-            steered=tuple(
-                replace(each, users=_without_options(each.users)) for each in self.steered
-            ),
+            steered=tuple(replace(s, users=_without_options(s.users)) for s in self.steered),
             quoted=self.quoted,
         )

@@ -6,8 +6,6 @@ What belongs here acts for a turn and knows nothing of the actor that started it
   the reply
 - `compaction`: has older turns of a session summarised: one summary at a time, beside the turns
 - `counting`: what the next request costs, asked of its provider where that decides what is hidden
-- `hearing`: voice notes become text before the model is called: each by an event, so that it is
-  heard once
 - `loop`: the only agentic loop there is: call the model, run what it asks for, until it has
   answered
 - `media`: the bytes of the images that a session's next request shows, read from its store
@@ -24,9 +22,8 @@ What belongs here acts for a turn and knows nothing of the actor that started it
 - `replay`: finds a past request in a session's log, and makes it again from the state it came from
 - `reply_flaws`: what is wrong with a reply: withheld, empty, calls that cannot be read, another
   form
-- `speaking`: an answer is spoken before its turn ends: by an event, so that it is made once and
-  then sent
 - `summaries`: has a model write a summary, within bounds; what no model writes is a digest
+- `voice/`: what people said is heard before a turn, and its answer is spoken at its end
 - `calls/`: the calls of one reply: the agent's gate, the people who are asked, the runs and their
   results
 """

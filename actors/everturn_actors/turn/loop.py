@@ -33,11 +33,11 @@ from everturn_actors.scopes import loop_time
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn, first_step
 from everturn_actors.turn.calls.tool_calls import run_calls
-from everturn_actors.turn.hearing import hear
 from everturn_actors.turn.model_call import Timing, TurnHost, call_model, deadline_stopped
 from everturn_actors.turn.model_retry import wait_s
 from everturn_actors.turn.recollection import recollect
-from everturn_actors.turn.speaking import is_to_be_spoken, speak
+from everturn_actors.turn.voice.hearing import hear
+from everturn_actors.turn.voice.speaking import is_to_be_spoken, speak
 
 logger = logging.getLogger(__name__)
 

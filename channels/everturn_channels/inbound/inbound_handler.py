@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NoReturn, assert_never
 
 import anyio
@@ -18,6 +19,7 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event, moved_name
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.errors import NotNowError
@@ -71,7 +73,10 @@ class ChannelInboundHandler:
             language_of=self._languages.of_chat,
         )
         self._backlog = Backlog(
-            channel, tasks=tasks, notifier=self._notifier, is_known=self._is_known
+            channel,
+            tasks=tasks,
+            notifier=self._notifier,
+            is_known=partial(_is_known, self._access, context),
         )
         self._resolved: RecentKeys[tuple[str, str, str]] = RecentKeys()
         self._resolver = EventResolver(
@@ -193,16 +198,6 @@ class ChannelInboundHandler:
         """Note that a chat can be read again. See `InboundHandler.unblocked`."""
         self._health.lanes.release(self._aliases.first(chat), _HISTORY, is_passing=True)
 
-    async def _is_known(self, chat: ChatRef) -> bool:
-        """Whether a conversation goes on in a chat."""
-        key = self._access.key_of(chat)
-        if key is None:
-            return False
-        try:
-            return bool(await self._context.service.conversations.current(key))
-        except CoreError:
-            return False
-
     # --- what the channel tells of itself ---
 
     def received(self) -> None:
@@ -241,3 +236,14 @@ def _name_of(event: InboundEvent) -> tuple[str, str, str] | None:
             return None
         case _:
             assert_never(event)
+
+
+async def _is_known(access: AccessControl, context: ChannelContext, chat: ChatRef) -> bool:
+    """Whether a conversation goes on in a chat."""
+    key = access.key_of(chat)
+    if key is None:
+        return False
+    try:
+        return bool(await context.service.conversations.current(key))
+    except CoreError:
+        return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -243,7 +243,9 @@ class Receiver:
             self._handler.unreadable(kind, "it has no id, or no sender")
             return None
         is_redaction = kind == "m.room.redaction"
-        read = self._take_back if is_redaction else self._reader.read
+        read = (
+            partial(_take_back, self._unread, self._reader) if is_redaction else self._reader.read
+        )
         return PlatformEvent(
             chat=room_id,
             id=(event_id, again),
@@ -328,13 +330,6 @@ class Receiver:
         self._unread.setdefault((room_id, session_id), []).append(raw)
         while sum(map(len, self._unread.values())) > _UNREAD_MAX:
             self._unread.popitem(last=False)
-
-    async def _take_back(self, raw: Json, room_id: str) -> Sequence[InboundEvent]:
-        """Read a redaction; its message is not read any more when its key comes."""
-        gone = redacted_by(raw)
-        for waiting in self._unread.values():
-            waiting[:] = [each for each in waiting if text_of(each, "event_id") != gone]
-        return await self._reader.read(raw, room_id)
 
     async def _read_again(self, key: tuple[str, str], position: str) -> None:
         room_id, _ = key
@@ -443,3 +438,13 @@ def _filter(timeline: int) -> str:
 def _is_any(_: Json) -> bool:
     """Read all: there are no bounds."""
     return True
+
+
+async def _take_back(
+    unread: Mapping[tuple[str, str], list[Json]], reader: EventReader, raw: Json, room_id: str
+) -> Sequence[InboundEvent]:
+    """Read a redaction; its message is not read any more when its key comes."""
+    gone = redacted_by(raw)
+    for waiting in unread.values():
+        waiting[:] = [each for each in waiting if text_of(each, "event_id") != gone]
+    return await reader.read(raw, room_id)

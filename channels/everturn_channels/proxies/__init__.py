@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import socket
-from typing import Any, Final
+from ssl import SSLContext
+from types import ModuleType
+from typing import Final
 
 from aiohttp import ClientConnectionError, TCPConnector
 from yarl import URL
@@ -60,7 +63,9 @@ def open_connector(
     proxy: str,
     *,
     where: str,
-    **options: Any,  # noqa: ANN401 - aiohttp's
+    ssl: SSLContext | bool = True,
+    limit: int = 100,
+    ttl_dns_cache: int = 10,
 ) -> TCPConnector:
     """Return what makes the connections of an `aiohttp.ClientSession`, which closes it.
 
@@ -71,17 +76,17 @@ def open_connector(
         proxy: The address; empty = none. An HTTP proxy is named to the session as well, with
             `http_proxy`.
         where: Whose settings name it: `channels.telegram`.
-        options: Of aiohttp's connector.
+        ssl: Which certificates are believed; True = those of the system.
+        limit: How many connections at once; 0 = any number.
+        ttl_dns_cache: For how many seconds an address that was looked up here holds.
 
     Raises:
         SetupError: It needs a library that is not installed.
     """
     if not is_socks(proxy):
-        return TCPConnector(**options)
-    _need_library(where)
-    from everturn_channels.proxies.socks import SocksConnector  # noqa: PLC0415 - an extra
-
-    return SocksConnector(proxy, **options)
+        return TCPConnector(ssl=ssl, limit=limit, ttl_dns_cache=ttl_dns_cache)
+    made: TCPConnector = _socks(where).SocksConnector(proxy, ssl=ssl, limit=limit)
+    return made
 
 
 async def open_socket(
@@ -100,13 +105,13 @@ async def open_socket(
         ProxyFailedError: There is none.
         SetupError: It needs a library that is not installed.
     """
-    _need_library(where)
-    from everturn_channels.proxies import socks  # noqa: PLC0415 - an extra
-
-    return await socks.open_socket(proxy, host, port, deadline_s=deadline_s)
+    opened: socket.socket = await _socks(where).open_socket(proxy, host, port, deadline_s)
+    return opened
 
 
-def _need_library(where: str) -> None:
+def _socks(where: str) -> ModuleType:
+    """Return the module `socks`, which needs an extra."""
     if importlib.util.find_spec("aiohttp_socks") is None:
         msg = f"{where}.proxy: such a proxy needs one more library: {INSTALL}"
         raise SetupError(msg)
+    return importlib.import_module("everturn_channels.proxies.socks")

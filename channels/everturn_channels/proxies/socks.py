@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl as tls
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 from urllib.parse import unquote, urlsplit
 
 from aiohttp.client_proto import ResponseHandler
@@ -23,8 +23,8 @@ _FAILURES: Final = (ProxyError, OSError, EOFError)
 class SocksConnector(ProxyConnector):
     """Makes the connections of a session. The proxy looks names up."""
 
-    def __init__(self, proxy: str, **options: Any) -> None:  # noqa: ANN401 - aiohttp's
-        super().__init__(**_parts(proxy), rdns=True, **options)
+    def __init__(self, proxy: str, *, ssl: tls.SSLContext | bool, limit: int) -> None:
+        super().__init__(**_parts(proxy), rdns=True, ssl=ssl, limit=limit)
 
     async def _connect_via_proxy(
         self,
@@ -39,7 +39,7 @@ class SocksConnector(ProxyConnector):
             raise ProxyFailedError(_words(error)) from error
 
 
-async def open_socket(proxy: str, host: str, port: int, *, deadline_s: float) -> socket.socket:
+async def open_socket(proxy: str, host: str, port: int, deadline_s: float) -> socket.socket:
     """As `proxies.open_socket`."""
     try:
         return await Proxy(**_parts(proxy), rdns=True).connect(host, port, timeout=deadline_s)

@@ -129,8 +129,7 @@ class ReplyReader:
             case Received():
                 if not self._show_users:
                     return ()
-                told = clean(UserMessage(text=body.text, attachments=body.attachments).as_text)
-                return (Piece(style="user", text=f"{clean(body.sender) or 'user'}: {told}"),)
+                return (_said(body),)
             case ModelReplied():
                 self._calls = {call.call_id: call for call in body.calls}
                 calls = (c for c in body.calls if self._show_calls or todo_in(c) is not None)
@@ -138,12 +137,7 @@ class ReplyReader:
             case Announced():
                 return self._announced(body)
             case CallFinished():
-                if not body.is_error:
-                    return tuple(_sent_file(file) for file in body.attachments)
-                if not self._show_calls:
-                    return ()
-                reason = clean(body.text).strip().partition("\n")[0]
-                return (Piece(style="note", text=f"  failed: {reason}"),)
+                return self._finished(body)
             case TurnFinished():
                 return (*self._leave(), *_outcome(body))
             case Discarded():
@@ -153,13 +147,7 @@ class ReplyReader:
             case StatusChanged():
                 return self._noted("(paused)") if body.status == "paused" else ()
             case Transcribed():
-                text = body.line or body.heard
-                return (
-                    Piece(
-                        style="user" if self._show_users and not body.error else "note",
-                        text=clean(text),
-                    ),
-                )
+                return self._heard(body)
             case ContextReduced() | ModelCallFailed():
                 return self._noted(f"({body.line})") if body.line else ()
             case ReplyBroken():
@@ -169,12 +157,15 @@ class ReplyReader:
             case ApprovalDecided():
                 answer = f": {visible(one_line(body.answer))}" if body.answer else ""
                 return (Piece(style="note", text=f"  {_DECIDED[body.decision]}{answer}"),)
-            case SessionStarted() | TurnStarted() | Steered() | StepStarted() | PreviewSent():
-                return ()
             case CallsHandedOver():
                 return (Piece(style="note", text="(waits for the tools of its client)"),)
             case (
-                CallsAnswered()
+                SessionStarted()
+                | TurnStarted()
+                | Steered()
+                | StepStarted()
+                | PreviewSent()
+                | CallsAnswered()
                 | CallStarted()
                 | Summarised()
                 | AmbientStored()
@@ -202,6 +193,21 @@ class ReplyReader:
                 return _shared(body)
             case _:
                 assert_never(body)
+
+    def _finished(self, body: CallFinished) -> tuple[Piece, ...]:
+        """Show the files that a call sent, or why it failed."""
+        if not body.is_error:
+            return tuple(_sent_file(file) for file in body.attachments)
+        if not self._show_calls:
+            return ()
+        reason = clean(body.text).strip().partition("\n")[0]
+        return (Piece(style="note", text=f"  failed: {reason}"),)
+
+    def _heard(self, body: Transcribed) -> tuple[Piece, ...]:
+        """Show the words of a voice note, or why there are none."""
+        is_said = self._show_users and not body.error
+        text = clean(body.line or body.heard)
+        return (Piece(style="user" if is_said else "note", text=text),)
 
     def _noted(self, text: str) -> tuple[Piece, ...]:
         """Show a note below the reply that is being shown."""
@@ -305,3 +311,9 @@ def _undelivered(body: ChunkMarked) -> tuple[Piece, ...]:
 def _shared(body: SessionShared) -> tuple[Piece, ...]:
     done = "is no longer shared" if body.is_withdrawn else "is shared"
     return (Piece(style="note", text=f"(the session {done} with {clean(body.principal)})"),)
+
+
+def _said(body: Received) -> Piece:
+    """Show what somebody wrote."""
+    told = clean(UserMessage(text=body.text, attachments=body.attachments).as_text)
+    return Piece(style="user", text=f"{clean(body.sender) or 'user'}: {told}")

@@ -100,6 +100,10 @@ class PretendedPlatform:
         """Return what people would read of a payload; by default the payload itself."""
         return payload
 
+
+class ServedPlatform(PretendedPlatform):
+    """A platform on which tests run a channel."""
+
     def need(self, name: str) -> None:
         """Skip the test where a part of the platform is not implemented."""
         if getattr(type(self), name) is getattr(PretendedPlatform, name):
@@ -124,7 +128,7 @@ class PretendedPlatform:
                 yield channel
 
 
-class ReceivingContract(PretendedPlatform):
+class ReceivingContract(ServedPlatform):
     """Order, confirmation, crashes, outages, and what cannot be read."""
 
     @in_loop

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from everturn.testing._channel_inbound import PretendedPlatform, serve_on
+from everturn.testing._channel_inbound import ServedPlatform, serve_on
 from everturn.testing._inbound import RecordingHandler
 from everturn.testing._running import in_loop
 from everturn_channels.adapter import Adapter, Edit, Message, Outbound, OutgoingFile
@@ -24,7 +24,7 @@ _FILE: Final = b"%PDF of ours, \x00\xff"
 _WORDS: Final = 400
 
 
-class SendingContract(PretendedPlatform):
+class SendingContract(ServedPlatform):
     """Long texts, repeats, changes, files, and what goes wrong between the two sides."""
 
     def outbound(self, channel: Adapter, text: str, *, is_repeat: bool = False) -> Outbound:

@@ -11,7 +11,40 @@ from everturn_channels.command_registry import CommandSpec, commands_for
 from everturn_channels.errors import NotNowError
 
 
-class RecordingHandler:
+class _WillingHandler:
+    """What a handler says to a channel that everything suits."""
+
+    def menu(self) -> tuple[CommandSpec, ...]:
+        """Return the commands of every bot."""
+        return commands_for("private")
+
+    def blocked(self, chat: str, why: str) -> float:
+        """Let a chat be tried again at once."""
+        del chat, why
+        return 0
+
+    def unblocked(self, chat: str) -> None:
+        """Take no note."""
+
+    async def moved(self, old: str, new: str) -> None:
+        """Take no note."""
+
+    async def suggestions(self, command: Command) -> Sequence[str]:
+        """Suggest nothing."""
+        del command
+        return ()
+
+    async def people(self) -> Sequence[str]:
+        """Return nobody."""
+        return ()
+
+    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
+        """Follow every invitation."""
+        del person, chat, is_direct
+        return True
+
+
+class RecordingHandler(_WillingHandler):
     """An `InboundHandler` that keeps what it is handed, for tests of a channel.
 
     >>> async def main():
@@ -60,13 +93,10 @@ class RecordingHandler:
         if self._refusals:
             self._refusals -= 1
             self.refused.append(event)
-            raise NotNowError("not now", retry_after_s=0)  # noqa: EM101, TRY003 - of a test
+            msg = "not now"
+            raise NotNowError(msg, retry_after_s=0)
         self.events.append(event)
         self.received()
-
-    def menu(self) -> tuple[CommandSpec, ...]:
-        """Return the commands of every bot."""
-        return commands_for("private")
 
     def hold(self, chat: str) -> anyio.Event:
         """Take nothing of a chat until the event is set."""
@@ -101,35 +131,10 @@ class RecordingHandler:
         self.passed_over.append(f"{kind}: {fault}")
         self.received()
 
-    def blocked(self, chat: str, why: str) -> float:
-        """Let a chat be tried again at once."""
-        del chat, why
-        return 0
-
-    def unblocked(self, chat: str) -> None:
-        """Take no note."""
-
-    async def moved(self, old: str, new: str) -> None:
-        """Take no note."""
-
     async def deleted(self, chat: str, message_id: str) -> None:
         """Note it in `deletions`."""
         self.deletions.append((chat, message_id))
         self.received()
-
-    async def suggestions(self, command: Command) -> Sequence[str]:
-        """Suggest nothing."""
-        del command
-        return ()
-
-    async def people(self) -> Sequence[str]:
-        """Return nobody."""
-        return ()
-
-    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
-        """Follow every invitation."""
-        del person, chat, is_direct
-        return True
 
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Keep how many were skipped."""

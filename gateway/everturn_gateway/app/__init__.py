@@ -14,6 +14,7 @@ as objects, `journal_check` what `doctor` asks of the journals.
 - `moving`: moves all that a gateway keeps from one store to another; `everturn move`
 - `other_rows`: rows of the sessions that other nodes work on, as new as a list needs them
 - `search`: opens the index of what was said, and tells it what sessions append
+- `speaking`: what agents hear and speak with, opened where somebody does
 - `storage`: opens the store of a gateway, for the gateway itself and for commands beside it
 - `upgrading`: what an upgrade changes in a workspace: the plan, and the change with its backup
 """

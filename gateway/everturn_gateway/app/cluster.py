@@ -9,7 +9,7 @@ import logging
 import secrets
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from hashlib import sha256
 from typing import Final, NoReturn
@@ -114,6 +114,24 @@ async def open_links(config: Config, ownership: LeaseOwnership) -> AsyncGenerato
             )
             raise GatewayError(msg) from error
         yield linked
+
+
+@asynccontextmanager
+async def open_sharing(
+    config: Config,
+    referee: Referee,
+    clock: Clock,
+    supervisor: Supervisor,
+    *,
+    version: str,
+    links: bool,
+) -> AsyncGenerator[tuple[LeaseOwnership, LinkedNode | None]]:
+    """Hold leases, and with `links` reach the others, while the block runs."""
+    async with (
+        open_ownership(config, referee, clock, supervisor, version=version) as own,
+        open_links(config, own) if links else nullcontext() as node,
+    ):
+        yield own, node
 
 
 def _tls(files: ClusterTls) -> Tls:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +22,7 @@ from everturn_actors.ports import Clock, KeyedStore, SessionStore
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Body, Supervisor, cancelled_at_end
+from everturn_gateway.app import speaking
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
 from everturn_gateway.app.gateway import (
     SPENDING_FOLDER,
@@ -40,7 +41,6 @@ from everturn_gateway.channels.answering import AgentAnswers
 from everturn_gateway.channels.seats import ChannelEnvironment
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
-from everturn_gateway.config.voice import VoiceConfig
 from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_choices import ModelChoices
@@ -72,11 +72,9 @@ if TYPE_CHECKING:
     from everturn_actors.cluster.node import LinkedNode
     from everturn_actors.cluster.ownership import LeaseOwnership
     from everturn_gateway.app import cluster
-    from everturn_gateway.voice import voices
     from everturn_gateway.voice.voices import Voices
 else:
     cluster = late("everturn_gateway.app.cluster")
-    voices = late("everturn_gateway.voice.voices")
 
 logger = logging.getLogger(__name__)
 
@@ -130,9 +128,9 @@ async def open_gateway(
     async with _open_base(start) as base:
         agents = await _open_agents(start, base)
         async with (
-            _ending(agents.heard_by),
+            speaking.ending(agents.heard_by),
             # Beyond the service, whose sessions are this gateway's until they have stopped.
-            _owning(start, base) as sharing,
+            _sharing(start, base) as sharing,
             # As well: what running turns say while it stops still reaches people.
             cancelled_at_end() as connections,
             _open_work(start, base, agents, sharing) as work,
@@ -278,31 +276,26 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
         )
 
 
-@asynccontextmanager
-async def _open_starts(start: _Start, keyed: KeyedStore) -> AsyncGenerator[Starts]:
+def _open_starts(start: _Start, keyed: KeyedStore) -> AbstractAsyncContextManager[Starts]:
     """Note this start; a command that looks for a moment is none."""
-    if not start.watch:
-        yield Starts()
-        return
     node = start.config.cluster.node if start.config.cluster else ""
-    async with open_starts(keyed, start.clock, start.version, node=node) as starts:
-        yield starts
+    opened = open_starts(keyed, start.clock, start.version, node=node)
+    return opened if start.watch else nullcontext(Starts())
 
 
 async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
-    config = start.config
+    config, timezone = start.config, start.config.schedules.timezone
     spending = make_spending(base.spent, base.tokens, start.clock)
     meter = make_meter(config, base.usage, start.clock, spending)
-    heard_by = _voices(start, base, meter)
+    heard_by = speaking.voices_of(config, base.providers.passing_on, meter, start.environ)
     library = await open_library(
         config.agents_dir,
         start.environ,
         base.providers.make,
-        defaults=AgentDefaults(sessions=config.sessions, timezone=config.schedules.timezone),
+        defaults=AgentDefaults(sessions=config.sessions, timezone=timezone, voices=heard_by),
         meter=base.telemetry.models(meter),
         tool_factory=base.tool_factory,
         declared=start.additions.agents,
-        voices=heard_by,
     )
     if start.watch:
         channels = await make_channels(config, base.storage.keyed, start.clock, start.secrets)
@@ -317,28 +310,6 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         spending=spending,
         heard_by=heard_by,
     )
-
-
-def _voices(start: _Start, base: _Base, meter: Meter) -> Voices | None:
-    """Return what agents hear and speak with; None, and nothing loaded, where nobody does."""
-    if start.config.voice == VoiceConfig():
-        return None
-    return voices.Voices(
-        start.config,
-        passing_on=base.providers.passing_on,
-        meter=meter,
-        environ=start.environ,
-    )
-
-
-@asynccontextmanager
-async def _ending(heard_by: Voices | None) -> AsyncGenerator[None]:
-    """End what hears when the block ends."""
-    try:
-        yield
-    finally:
-        if heard_by is not None:
-            await heard_by.aclose()
 
 
 @asynccontextmanager
@@ -520,16 +491,9 @@ async def _forget(base: _Base, session_id: str) -> None:
     await base.messages.forget(session_id)
 
 
-@asynccontextmanager
-async def _owning(start: _Start, base: _Base) -> AsyncGenerator[_Sharing]:
+def _sharing(start: _Start, base: _Base) -> AbstractAsyncContextManager[_Sharing]:
     """Hold leases and reach the others where the store is shared; who is alone needs neither."""
-    if base.storage.referee is None:
-        yield None, None
-        return
-    config, clock, version = start.config, start.clock, start.version
-    referee, own_tasks = base.storage.referee, start.supervisor
-    async with (
-        cluster.open_ownership(config, referee, clock, own_tasks, version=version) as own,
-        cluster.open_links(config, own) if start.watch else nullcontext() as node,
-    ):
-        yield own, node
+    if (referee := base.storage.referee) is None:
+        return nullcontext((None, None))
+    own = start.config, referee, start.clock, start.supervisor
+    return cluster.open_sharing(*own, version=start.version, links=start.watch)

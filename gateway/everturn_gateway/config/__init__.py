@@ -2,10 +2,12 @@
 
 - `changes`: what differs between two configurations, and what of it a running gateway takes over
 - `channels`: what `everturn.yaml` says of channels and routes
+- `checks`: faults that single fields of `everturn.yaml` do not show, and what has no effect there
 - `cluster`: what `everturn.yaml` says of several gateways that share one store
 - `env_file`: variables in a file, `.env`, beside the configuration
 - `home`: where the configuration is for whoever works in a folder that has none
 - `keep`: `sessions.keep`: for how long what belongs to sessions is kept
+- `links`: which private chats and principals are one person, as `everturn.yaml` says
 - `owners`: what `everturn.yaml` says of owners: whose the agents are, by their accounts on the
   channels
 - `providers`: what `everturn.yaml` says of providers and prices

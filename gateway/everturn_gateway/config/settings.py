@@ -16,15 +16,14 @@ from everturn_channels.settings import Route
 from everturn_gateway.config.channels import (
     ChannelConfig,
     channel_faults,
-    channel_notes,
     without_idle_faults,
 )
+from everturn_gateway.config.checks import conflicts, crowding, notes, people_faults
 from everturn_gateway.config.cluster import ClusterConfig, cluster_config, cluster_faults
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.keep import KEEP_ALL, KeepConfig
-from everturn_gateway.config.links import NO_LINKS, Links, link_faults, link_notes, links_of
-from everturn_gateway.config.owners import owner_faults, owner_notes
-from everturn_gateway.config.providers import ProviderConfig, price_faults, provider_notes
+from everturn_gateway.config.links import NO_LINKS, Links, links_of
+from everturn_gateway.config.providers import ProviderConfig, price_faults
 from everturn_gateway.config.schemas import (
     MEGABYTE,
     PORTS,
@@ -42,9 +41,9 @@ from everturn_gateway.config.stores import StoreConfig, store_config, store_faul
 from everturn_gateway.config.voice import VoiceConfig
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.logs import LogFormat
-from everturn_gateway.plugins import Registry, installed
+from everturn_gateway.plugins import installed
 from everturn_gateway.usage import Price
-from everturn_gateway.yaml_files import Document, FieldPath, check, read_document
+from everturn_gateway.yaml_files import Document, check, read_document
 
 DEFAULT_FILE = Path("everturn.yaml")
 _AGENTS, _WORKSPACE = "agents", ".everturn"  # beside it, where it does not say otherwise
@@ -355,21 +354,21 @@ def _read(file: Path, environ: Mapping[str, str], *, with_channels: bool) -> _Re
     )
     found, faults = check(document, file_model(document, registry))
     faults += (
-        *_conflicts(document),
+        *conflicts(document),
         *price_faults(document, registry),
         *store_faults(document, registry),
         *(channel_faults(document, registry) if with_channels else ()),
     )
     if found is not None:
         faults += (
-            *_crowding(document, found.server),
-            *_owner_faults(document, found, registry),
+            *crowding(document, found.server),
+            *people_faults(document, found, registry),
             *cluster_faults(document, registry),
         )
     return _Read(
         values=found or FileSettings(),
         document=document,
-        notes=() if found is None else tuple(_notes(document, found, registry)),
+        notes=() if found is None else tuple(notes(document, found, registry)),
         faults=tuple(sorted(faults, key=lambda fault: fault.line)),
     )
 
@@ -468,52 +467,3 @@ def _refuse_options(host: str | None, port: int | None) -> Iterator[Fault]:
             check_host(host)
         except ValueError as error:
             yield Fault(file=_COMMAND_LINE, field="--host", message=str(error))
-
-
-def _conflicts(document: Document) -> Iterator[Fault]:
-    if {"channels", "gateways"} <= document.data.keys():
-        message = "is Duragent's name for channels; keep one of the two"
-        yield document.fault(("gateways",), message)
-
-
-def _crowding(document: Document, server: ServerSettings) -> Iterator[Fault]:
-    if server.max_followers is not None and server.max_followers >= server.max_connections:
-        message = (
-            f"must be below server.max_connections ({server.max_connections}), so that messages"
-            f" find room beside followers, not '{server.max_followers}'"
-        )
-        yield document.fault(("server", "max_followers"), message)
-
-
-def _owner_faults(document: Document, file: FileSettings, registry: Registry) -> Iterator[Fault]:
-    for path, message in (
-        *owner_faults(document, file.owners, registry),
-        *link_faults(file.links),
-    ):
-        yield document.fault(path, message)
-
-
-def _notes(document: Document, file: FileSettings, registry: Registry) -> Iterator[str]:
-    """Say what stands in the file and has no effect."""
-    for path in document.places:
-        match path:
-            case ("gateways",):
-                yield _note(document, path, "is Duragent's name for channels, and is read as them")
-            case (
-                ("server", "keep_alive_interval_seconds")
-                | ("services", "session", "path")
-                | ("world_memory", "path")
-                | ("sandbox", "mode")
-            ):
-                yield _note(document, path, "is a setting of Duragent's that has no effect here")
-            case _:
-                pass
-    yield from channel_notes(document, registry)
-    yield from provider_notes(document, registry)
-    names = [channel.name for channel in (file.gateways or file.channels).values(registry, Path())]
-    for path, message in (*owner_notes(file.owners, names), *link_notes(file.links, names)):
-        yield _note(document, path, message)
-
-
-def _note(document: Document, path: FieldPath, message: str) -> str:
-    return str(document.fault(path, message))

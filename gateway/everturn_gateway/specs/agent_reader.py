@@ -46,6 +46,8 @@ class AgentDefaults(Struct, frozen=True, kw_only=True):
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     timezone: str = ""
     "For scheduled jobs that name none; empty = each has to."
+    voices: Voices | None = None
+    "What they hear and speak with; None = voice notes stay files."
 
 
 class _Made(Struct, frozen=True, kw_only=True):
@@ -97,8 +99,6 @@ class AgentReader(Struct, kw_only=True):
     tool_factory: ToolFactory | None
     state: Path | None
     "The gateway's workspace."
-    voices: Voices | None
-    "What they hear with; None = voice notes stay files."
     declared: Mapping[Path, DeclaredAgent]
     "Agents that stand in no file, by the folder that they take up."
 
@@ -182,12 +182,12 @@ class AgentReader(Struct, kw_only=True):
         if self.meter is not None:
             check_limit(file, self.meter)
         agent = _agent(file, made, self.meter)
-        if self.voices is not None:
+        if (voices := self.defaults.voices) is not None:
             name, limit = file.spec.name, file.limit
             agent = replace(
                 agent,
-                transcriber=self.voices.transcriber(name, limit),
-                speaker=self.voices.speaker(name, limit),
+                transcriber=voices.transcriber(name, limit),
+                speaker=voices.speaker(name, limit),
             )
         if self.tool_factory is not None:
             sampling = _sampling(file, made, self.meter)

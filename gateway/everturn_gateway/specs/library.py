@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 from msgspec import Struct
+from msgspec.structs import replace
 from watchfiles import Change, DefaultFilter
 
 from everturn_actors.errors import UnknownAgentError, UnusableModelError
@@ -32,7 +33,6 @@ from everturn_gateway.specs.loading import AgentFile
 from everturn_gateway.specs.models import (
     MakeProvider,
     Metering,
-    Voices,
     models,
 )
 from everturn_gateway.specs.values import model_spec
@@ -229,7 +229,8 @@ class AgentLibrary:
             return report
 
     async def reconfigure(self, defaults: AgentDefaults) -> None:
-        """Read the agents again with other defaults."""
+        """Read the agents again with other defaults; they hear with what they heard with."""
+        defaults = replace(defaults, voices=self._reader.defaults.voices)
         if defaults != self._reader.defaults:
             self._reader.defaults = defaults
             await self.reload()
@@ -318,7 +319,6 @@ async def open_library(
     tool_factory: ToolFactory | None = None,
     state: Path | None = None,
     declared: Sequence[DeclaredAgent] = (),
-    voices: Voices | None = None,
 ) -> AgentLibrary:
     """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
 
@@ -334,7 +334,6 @@ async def open_library(
         tool_factory: Equips agents with tools; None = they have none, but for `recall_context`.
         state: The gateway's workspace, where there is no factory that knows it.
         declared: Agents that stand in no file; they come first where two have one name.
-        voices: What they hear with; None = voice notes stay files.
     """
     reader = AgentReader(
         agents_dir=agents_dir,
@@ -345,7 +344,6 @@ async def open_library(
         tool_factory=tool_factory,
         state=tool_factory.state if tool_factory is not None else state,
         declared={each.folder: each for each in declared},
-        voices=voices,
     )
     library = AgentLibrary(reader)
     await library.reload()
