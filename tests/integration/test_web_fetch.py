@@ -670,7 +670,7 @@ async def test_an_agent_with_web_tools_loads_no_http_client_until_it_reads_a_pag
     """A start has to be quick, and many conversations never touch the web."""
     program = (
         "import sys, everturn_gateway.tools.web, everturn_gateway.tools.conversations;"
-        " sys.exit(not {'httpx2', 'html_to_markdown', 'ssl'}.isdisjoint(sys.modules))"
+        " sys.exit(not {'httpx2', 'html_to_markdown', 'aiohttp'}.isdisjoint(sys.modules))"
     )
     done = await anyio.run_process([sys.executable, "-c", program], check=False)
 
