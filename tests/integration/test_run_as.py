@@ -388,7 +388,7 @@ def write_gateway(folder: Path, url: str, user: str) -> None:
     text = AGENT.format(url=url, files=folder / "work", user=user)
     for file, said in (
         (agent / "agent.yaml", text),
-        (agent / "policy.yaml", "mode: dangerous\n"),
+        (agent / "policy.yaml", f"mode: dangerous  # {CANARY}\n"),
         (folder / "everturn.yaml", f"server: {{port: 0, api_token: {CANARY}}}\n"),
     ):
         file.write_text(said)
@@ -436,7 +436,6 @@ async def test_no_command_of_a_whole_gateway_reads_or_changes_what_rules_it(
     assert len(told) == len(ATTACKS)
     assert [each for each in told if str(OTHER) not in each.splitlines()] == []
     assert [each for each in told if CANARY in each or "sk-test" in each] == []
-    assert [each for each in told if "mode:" in each] == []
     assert not {"policy.local.yaml", "x"} & rules
 
 
