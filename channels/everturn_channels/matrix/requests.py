@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from types import SimpleNamespace
 from typing import Final
 from urllib.parse import quote
 
 import aiohttp
 import anyio
 import orjson
-from msgspec import Struct
 from yarl import URL
 
 from everturn_actors.json_values import is_object
@@ -29,7 +27,8 @@ from everturn_channels.errors import (
 )
 from everturn_channels.ingestion.files import read_within
 from everturn_channels.ingestion.json_fields import Json, number_of, text_of
-from everturn_channels.proxies import failure, http_proxy, open_connector
+from everturn_channels.proxies import failure
+from everturn_channels.proxies.sessions import Attempt, open_session
 
 REQUEST_S: Final = 60.0
 UPLOAD_S: Final = 120.0
@@ -100,12 +99,6 @@ class RequestFailedError(Exception):
         if self.is_refusal and self.status != 404:
             return SetupError(f"the homeserver of {where} refuses what is needed: {self}")
         return ConnectionLostError(f"the homeserver of {where} cannot be used now: {self}")
-
-
-class _Attempt(Struct):
-    """How far one request got."""
-
-    is_out: bool = False
 
 
 class Homeserver:
@@ -190,7 +183,7 @@ class Homeserver:
         deadline_s: float,
         limit_bytes: int = _ANSWER_MAX_BYTES,
     ) -> bytes:
-        attempt = _Attempt()
+        attempt = Attempt()
         sent = dict(headers or {})
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
@@ -268,20 +261,5 @@ async def open_homeserver(base: str, proxy: str, *, where: str) -> AsyncGenerato
     Raises:
         SetupError: The proxy needs a library that is not here.
     """
-
-    async def left(_session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
-        if isinstance(context.trace_request_ctx, _Attempt):
-            context.trace_request_ctx.is_out = True
-
-    trace = aiohttp.TraceConfig()
-    # From the moment on which it has a connection: what is written after it is not told exactly.
-    trace.on_connection_create_end.append(left)
-    trace.on_connection_reuseconn.append(left)
-    async with aiohttp.ClientSession(
-        connector=open_connector(proxy, where=where),
-        proxy=http_proxy(proxy),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-        trace_configs=[trace],
-    ) as session:
+    async with open_session(proxy, where=where) as session:
         yield Homeserver(session, base)

@@ -1,6 +1,7 @@
 """Connections of a channel by way of a proxy, where its settings name one.
 
 - `__init__`: which address is one, and what makes the connections
+- `sessions`: a session of requests, which tells how far each of them got
 - `socks`: those by way of a SOCKS proxy; loads `everturn[socks]`
 """
 

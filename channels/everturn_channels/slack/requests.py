@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import SimpleNamespace
 from typing import Final
 from urllib.parse import urlencode
 
 import aiohttp
 import anyio
 import orjson
-from msgspec import Struct
 from yarl import URL
 
 from everturn_actors.json_values import is_object
@@ -30,7 +28,8 @@ from everturn_channels.errors import (
 )
 from everturn_channels.ingestion.files import read_within
 from everturn_channels.ingestion.json_fields import Json, text_of
-from everturn_channels.proxies import failure, http_proxy, open_connector
+from everturn_channels.proxies import failure
+from everturn_channels.proxies.sessions import Attempt, open_session
 from everturn_channels.slack.account import SlackAccount
 
 REQUEST_S: Final = 30.0
@@ -129,12 +128,6 @@ class RequestFailedError(Exception):
         if self.code in _SETUP:
             return SetupError(f"Slack does not let {setting} do what is needed: {self}")
         return ConnectionLostError(f"Slack cannot be used now: {self}")
-
-
-class _Attempt(Struct):
-    """How far one request got."""
-
-    is_out: bool = False
 
 
 class SlackApi:
@@ -279,7 +272,7 @@ class SlackApi:
         deadline_s: float = REQUEST_S,
         limit_bytes: int = _ANSWER_MAX_BYTES,
     ) -> bytes:
-        attempt = _Attempt()
+        attempt = Attempt()
         try:
             with anyio.fail_after(deadline_s):
                 async with self._session.request(
@@ -329,20 +322,5 @@ async def open_api(account: SlackAccount, *, where: str) -> AsyncGenerator[Slack
     Raises:
         SetupError: The proxy needs a library that is not here.
     """
-
-    async def left(_session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
-        if isinstance(context.trace_request_ctx, _Attempt):
-            context.trace_request_ctx.is_out = True
-
-    trace = aiohttp.TraceConfig()
-    # From the moment on which it has a connection: what is written after it is not told exactly.
-    trace.on_connection_create_end.append(left)
-    trace.on_connection_reuseconn.append(left)
-    async with aiohttp.ClientSession(
-        connector=open_connector(account.proxy, where=where),
-        proxy=http_proxy(account.proxy),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-        trace_configs=[trace],
-    ) as session:
+    async with open_session(account.proxy, where=where) as session:
         yield SlackApi(session, account)
