@@ -12,9 +12,8 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from everturn_actors.codec import Value
-from everturn_actors.json_values import is_list
 from everturn_actors.model import ConversationKey
-from everturn_gateway.principals import is_principal_name
+from everturn_gateway.config.owners import PersonName, as_list
 from everturn_gateway.yaml_files import FieldPath
 
 PRINCIPAL: Final = "principal"
@@ -47,13 +46,6 @@ class Links(Value, frozen=True, kw_only=True):
 NO_LINKS: Final = Links()
 
 
-def _name(value: str) -> str:
-    if not is_principal_name(value):
-        msg = "must be lower-case letters, digits, dots, hyphens and underscores, a letter first"
-        raise ValueError(msg)
-    return value
-
-
 def _chat(value: str) -> str:
     if not value or not value.isprintable() or value != value.strip() or "*" in value:
         msg = "must be the id of one private chat, as /whoami shows it: no blanks around it, no *"
@@ -61,17 +53,12 @@ def _chat(value: str) -> str:
     return value
 
 
-def _chats(value: object) -> object:
-    """Read one id as a list of it alone."""
-    return value if is_list(value) else [value]
-
-
 _Chats = Annotated[
     tuple[Annotated[str, AfterValidator(_chat)], ...],
-    BeforeValidator(_chats),
+    BeforeValidator(as_list),
     Field(min_length=1),
 ]
-LinkSettings: TypeAlias = dict[Annotated[str, AfterValidator(_name)], dict[str, _Chats]]
+LinkSettings: TypeAlias = dict[PersonName, dict[str, _Chats]]
 "`links`: by name, and by channel, or `principal`, the chats of one person."
 
 

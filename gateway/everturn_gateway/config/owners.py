@@ -25,7 +25,7 @@ def _name(value: str) -> str:
     return value
 
 
-def _ids(value: object) -> object:
+def as_list(value: object) -> object:
     """Read one id as a list of it alone."""
     return value if is_list(value) else [value]
 
@@ -37,14 +37,15 @@ def _id(value: str) -> str:
     return value
 
 
+PersonName = Annotated[str, AfterValidator(_name)]
 _Id = Annotated[str, AfterValidator(_id), Field(max_length=_ID_CHARACTERS)]
-_Ids = Annotated[tuple[_Id, ...], BeforeValidator(_ids)]
+_Ids = Annotated[tuple[_Id, ...], BeforeValidator(as_list)]
 
 
 class OwnerSettings(SettingsModel):
     """One of `owners`."""
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: PersonName
     accounts: dict[str, _Ids] = Field(default_factory=dict)
     agents: tuple[str, ...] | None = None
     notify: bool = False
