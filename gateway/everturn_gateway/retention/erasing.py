@@ -35,6 +35,7 @@ from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
 from everturn_actors.sqlite_cache import CacheError
 from everturn_actors.state.serialization import utc_text
+from everturn_gateway.config.links import PRINCIPAL
 from everturn_gateway.retention.scrubbing import Person, Scrubbing, Traces
 from everturn_gateway.search.index import StoreMessageIndex
 from everturn_gateway.search.table import IndexedSession
@@ -44,7 +45,6 @@ from everturn_gateway.tools.memory.people import PersonNote
 logger = logging.getLogger(__name__)
 
 RECORDS_KEY: Final = "erasures.jsonl"
-PRINCIPAL: Final = "principal"
 _PAGE: Final = 200
 _PAGE_EVENTS: Final = 500
 _TRIES: Final = 5
