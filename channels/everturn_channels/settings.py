@@ -13,6 +13,9 @@ Disposition: TypeAlias = Literal["allow", "passive", "silent", "block"]
 """What becomes of a sender's messages in a group: answered; kept and seen later; kept and never
 seen; not kept."""
 AccessPolicy: TypeAlias = Literal["open", "disabled", "allowlist"]
+ReactionMode: TypeAlias = Literal["ignore", "note", "answer"]
+"""What becomes of a reaction on a message of the bot's: nothing; the model is told with the next
+turn; it is a turn of its own."""
 QueueMode: TypeAlias = Literal["batch", "sequential", "drop"]
 
 
@@ -109,6 +112,7 @@ class ChannelSettings(Struct, frozen=True, kw_only=True):
     "An emoji put on each message that is taken; empty = none."
     status_reactions: StatusReactions = field(default_factory=StatusReactions)
     "What takes its place once the turn of the message runs, and is over."
+    on_reaction: ReactionMode = "note"
     files_max_bytes: int = 20 * 1024 * 1024
     "The largest file that is taken from people."
     backlog_max_messages: int = 100

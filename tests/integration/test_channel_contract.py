@@ -104,6 +104,18 @@ class TestPolling(ChannelContract):
         message = self.api.message(text, chat=chat, edit_date=STARTED_S + 60)
         self.api.push({"edited_message": message | {"message_id": int(message_id)}})
 
+    async def react(self, message_id: str, emoji: str) -> None:
+        """Put a reaction in the place of another one."""
+        change: dict[str, object] = {
+            "chat": self.api.chat(int(self.chat_id)),
+            "message_id": int(message_id),
+            "user": {"id": ANN, "is_bot": False, "first_name": "Ann"},
+            "date": STARTED_S + 60,
+            "old_reaction": [{"type": "emoji", "emoji": "👎"}],
+        }
+        for new in ([{"type": "emoji", "emoji": emoji}], []):
+            self.api.push({"message_reaction": change | {"new_reaction": new}})
+
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Send a document."""
         self.api.files[name] = data
@@ -254,6 +266,12 @@ class TestDiscord(ChannelContract):
         """Edit a message."""
         message = self.api.world.messages[self.chat_id][message_id]
         await self.api.edits(message, text, at="2026-11-22T12:00:01+00:00")
+
+    async def react(self, message_id: str, emoji: str) -> None:
+        """Put a reaction on a message, as the bot does, too, and on one of somebody's."""
+        bot = self.api.world.bot
+        for who, author in ((bot, bot), (self.ann, self.ann), (self.ann, bot)):
+            await self.api.reacts(self.chat_id, message_id, emoji, who=who, author=author)
 
     async def files(self) -> Sequence[bytes]:
         """Return what was attached."""

@@ -1048,8 +1048,7 @@ async def test_a_bot_that_stands_by_sends_and_hears_nothing() -> None:
         bot = make(api)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bot.stand_by)
-            await api.until(lambda: bool(api.requests("GET", "/users/@me")))
-            await anyio.wait_all_tasks_blocked()
+            await api.until(lambda: bot._sender.client is not None)
             await bot.send(Outbound(chat_id=api.world.general, payload=payload("from here")))
             tasks.cancel_scope.cancel()
         with pytest.raises(NotSentError):

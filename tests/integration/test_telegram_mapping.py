@@ -9,7 +9,7 @@ from aiogram.types import Update
 from support.tables import table
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
-from everturn_channels.adapter import ButtonClick, ChatMoved, Command, Edit, Message
+from everturn_channels.adapter import ButtonClick, ChatMoved, Command, Edit, Message, Reaction
 from everturn_channels.inbound.message_text import compose
 from everturn_channels.telegram.mapping import Note, Reading, chat_ref_of
 from everturn_channels.telegram.updates import read_update
@@ -32,6 +32,9 @@ class _NoReach:
     async def answer_click(self, query_id: str, text: str) -> None:
         raise AssertionError((query_id, text))
 
+    def topic_of(self, chat: str, message_id: str) -> str | None:
+        return {"8": "17"}.get(message_id) if chat else None
+
 
 READING = Reading(bot_id=BOT_ID, username=BOT, reach=_NoReach())
 
@@ -48,6 +51,22 @@ def said(text: str = "", *, chat: int = GROUP, **fields: object) -> Message:
 
     assert isinstance(event, Message), event
     return event
+
+
+def test_a_reaction_stands_in_the_topic_of_its_message() -> None:
+    """Telegram does not tell it; where nobody knows any more, no other conversation is told."""
+
+    def put(message_id: int, *new: str, chat_type: str = "supergroup") -> object:
+        chat = {"id": GROUP, "type": chat_type, "is_forum": True}
+        kinds = [{"type": "emoji", "emoji": each} for each in new]
+        change = {"message_id": message_id, "date": 1, "old_reaction": [], "new_reaction": kinds}
+        return read("message_reaction", chat=chat, actor_chat=chat | {"title": "Us"}, **change)
+
+    found = put(8, "👍")
+
+    assert isinstance(found, Reaction)
+    assert (found.chat.topic, found.sender.id, found.emoji) == ("17", str(GROUP), "👍")
+    assert [type(put(9, "👍")), type(put(8))] == [Note, Note]
 
 
 def test_a_message_says_who_where_and_when() -> None:

@@ -36,6 +36,9 @@ class NoReach:
     async def answer_click(self, query_id: str, text: str) -> None:
         raise AssertionError((query_id, text))
 
+    def topic_of(self, chat: str, message_id: str) -> str | None:
+        return {"8": "17"}.get(message_id) if chat else None
+
 
 READING: Final = Reading(bot_id=BOT_ID, username=BOT, reach=NoReach())
 

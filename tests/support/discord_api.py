@@ -116,6 +116,23 @@ class DiscordApi(Rest):
         gone: Payload = {name: message[name] for name in names if name in message}
         await self.emit("MESSAGE_DELETE", gone)
 
+    async def reacts(
+        self, channel: str, message_id: str, emoji: str, *, who: Payload, author: Payload
+    ) -> None:
+        """Somebody puts a reaction on a message of an author's."""
+        reaction: Payload = {
+            "user_id": who["id"],
+            "channel_id": channel,
+            "message_id": message_id,
+            "message_author_id": author["id"],
+            "emoji": {"id": None, "name": emoji},
+            "burst": False,
+            "type": 0,
+        }
+        if self.world.channels[channel]["type"] != DM:
+            reaction |= {"guild_id": self.world.guild_id, "member": self.world.member(who)}
+        await self.emit("MESSAGE_REACTION_ADD", reaction)
+
     async def uses(self, kind: int, data: Payload, *, author: Payload, channel: str) -> Payload:
         """Somebody uses a slash command (2) or a component (3)."""
         world, where = self.world, self.world.channels[channel]
@@ -166,11 +183,14 @@ class DiscordApi(Rest):
             seen = data
             if event.startswith("MESSAGE_"):
                 is_dm = "guild_id" not in data
-                if not session.intents & (DM_MESSAGES if is_dm else GUILD_MESSAGES):
+                needed = DM_MESSAGES if is_dm else GUILD_MESSAGES
+                if event.startswith("MESSAGE_REACTION_"):
+                    needed <<= 1  # those of reactions stand one above those of messages
+                if not session.intents & needed:
                     continue
                 who = (data["author"]["id"], *_ids(data["mentions"])) if "author" in data else ()
                 own = self.world.bot["id"] in who
-                if event != "MESSAGE_DELETE" and not (
+                if event in {"MESSAGE_CREATE", "MESSAGE_UPDATE"} and not (
                     is_dm or own or session.intents & MESSAGE_CONTENT
                 ):
                     seen = data | {"content": "", "attachments": [], "embeds": []}

@@ -127,6 +127,11 @@ class MatrixContract(ChannelContract):
         """Let ann take a message back."""
         await self.ann.redact(self.chat_id, message_id)
 
+    async def react(self, message_id: str, emoji: str) -> None:
+        """Let ann react to a message."""
+        relation = {"rel_type": "m.annotation", "event_id": message_id, "key": emoji}
+        await self.ann.send(self.chat_id, "m.reaction", {"m.relates_to": relation})
+
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let ann send a file."""
         content = await self.ann.uploaded(data)

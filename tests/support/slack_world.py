@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from support.inbox import QuickClock
-from support.slack_api import ANN, APP_TOKEN, BOT_TOKEN, SlackApi
+from support.slack_api import ANN, APP_TOKEN, BOT, BOT_TOKEN, SlackApi
 from support.slack_methods import open_slack_api
 
 from everturn.testing import RecordingHandler
@@ -16,6 +16,7 @@ from everturn.testing._channel_inbound import PretendedPlatform, serve_on
 from everturn_channels.adapter import Outbound
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.slack import SlackAccount, SlackAdapter
+from everturn_channels.slack.formats.emojis import name_of
 from everturn_channels.slack.formats.markup import payload_of
 from everturn_gateway.clock import SystemClock
 
@@ -136,6 +137,18 @@ class SlackPlatform(PretendedPlatform):
     async def remove(self, message_id: str) -> None:
         """Let ann delete a message."""
         await self.api.delete(self.chat_id, message_id)
+
+    async def react(self, message_id: str, emoji: str) -> None:
+        """Let ann react to a message, as the bot does, too."""
+        event: dict[str, Any] = {
+            "type": "reaction_added",
+            "reaction": name_of(emoji),
+            "item_user": BOT,
+            "item": {"type": "message", "channel": self.chat_id, "ts": message_id},
+            "event_ts": "1780000000.000100",
+        }
+        for user in (BOT, ANN):
+            await self.api._deliver_event(event | {"user": user})
 
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let ann send a file."""

@@ -14,7 +14,13 @@ from everturn_actors.context.past.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.errors import JournalError, UnknownRequestError, UnknownSessionError
-from everturn_actors.events import ApprovalDecided, Event
+from everturn_actors.events import (
+    Announced,
+    ApprovalDecided,
+    ChunkMarked,
+    Event,
+    ModelReplied,
+)
 from everturn_actors.gaps import Gap, jumps
 from everturn_actors.model import Attachment, ChosenModel
 from everturn_actors.ports import (
@@ -285,6 +291,31 @@ class SessionReader:
     def _agent(self, name: str, model: ChosenModel | None) -> Agent:
         agents = self._runtime.agents
         return agents.get(name) if model is None else agents.get_with(name, model)
+
+    async def said_in(self, session_id: str, platform_id: str) -> str | None:
+        """Return what a message says that a session sent to its people; None = it is none of them.
+
+        Of a long reply that is its text, whichever of its messages is meant; empty for a file. The
+        newest messages are looked at.
+
+        Args:
+            session_id: The session.
+            platform_id: What the platform calls the message.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalError: It cannot be read.
+        """
+        state = await self.view(session_id)
+        after = max(0, state.last_seq - LOOK_BACK_EVENTS)
+        events = await self._store.read(session_id, after=after, limit=LOOK_BACK_EVENTS)
+        marks = (each.body for each in reversed(events) if isinstance(each.body, ChunkMarked))
+        item = next((each.item for each in marks if each.platform_id == platform_id), 0)
+        if not item:
+            return None
+        (said,) = await self._store.read(session_id, after=item - 1, limit=1) or (None,)
+        body = said.body if said is not None and said.seq == item else None
+        return body.text if isinstance(body, ModelReplied | Announced) else ""
 
     async def decided_before(self, session_id: str, call_id: str) -> ApprovalDecided | None:
         """Return what became of an approval whose step is over; None where none is near."""

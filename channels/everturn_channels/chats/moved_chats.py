@@ -24,6 +24,7 @@ from everturn_channels.adapter import (
     InboundHandler,
     Message,
     Outbound,
+    Reaction,
 )
 from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError
@@ -53,6 +54,8 @@ def moved_event(event: InboundEvent, aliases: ChatAliases) -> InboundEvent:
             return replace(event, chat=chat, id=_named(raw, event.id, chat.id))
         case ButtonClick():
             return replace(event, chat=chat)
+        case Reaction():
+            return replace(event, chat=chat, message_id=_named(raw, event.message_id, chat.id))
 
 
 def moved_name(chat: str, message_id: str, aliases: ChatAliases) -> tuple[str, str]:

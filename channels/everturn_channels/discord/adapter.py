@@ -145,6 +145,7 @@ class DiscordAdapter(Adapter):
                 files=Files(client, session),
                 answerer=self._answerer,
                 on_thread_message=self._sender.remember_home,
+                clock=self._clock,
             )
             messages = Messages(
                 client=client,

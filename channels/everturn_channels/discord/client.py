@@ -24,7 +24,7 @@ from discord.http import HTTPClient, Route
 from discord.state import ConnectionState
 from msgspec import Struct
 
-from everturn_channels.discord.payloads import Heard, Parser, PayloadReader, parse_guild
+from everturn_channels.discord.payloads import Heard, Parser, Payload, PayloadReader, parse_guild
 from everturn_channels.proxies import http_proxy, open_connector
 
 IDENTIFY_PAUSE_S = (1.0, 5.0)
@@ -83,6 +83,10 @@ class Listener(Protocol):
 
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """An event cannot be read, and is passed over."""
+        ...
+
+    def reacted(self, reaction: Payload) -> None:
+        """Somebody put a reaction on a message."""
         ...
 
     def used(self, interaction: discord.Interaction) -> None:
@@ -188,7 +192,12 @@ class Client(discord.Client):
         self._way = (proxy, api_base, gateway_url)
         self.listener: Listener | None = None
         intents = discord.Intents(
-            guilds=True, guild_messages=True, dm_messages=True, message_content=True
+            guilds=True,
+            guild_messages=True,
+            guild_reactions=True,
+            dm_messages=True,
+            dm_reactions=True,
+            message_content=True,
         )
         # nobody misses the voice libraries here; it would warn of each
         discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
@@ -224,6 +233,9 @@ class Client(discord.Client):
                     self._parse_message(kind, data)
                 case "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
                     self._parse_deletion(data)
+                case "MESSAGE_REACTION_ADD":
+                    if self.listener is not None:
+                        self.listener.reacted(data)
                 case _:
                     parse(data)
         except Exception as error:  # the boundary around one event

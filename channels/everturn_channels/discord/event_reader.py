@@ -10,7 +10,16 @@ import anyio
 import discord
 from msgspec.structs import replace
 
-from everturn_channels.adapter import ChatRef, Command, Edit, InboundHandler, Message
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import (
+    ChatRef,
+    Command,
+    Edit,
+    InboundHandler,
+    Message,
+    Person,
+    Reaction,
+)
 from everturn_channels.command_registry import typed_command
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
@@ -25,7 +34,7 @@ from everturn_channels.discord.mapping import (
     read_message,
     read_text,
 )
-from everturn_channels.discord.payloads import Heard, awaited_at
+from everturn_channels.discord.payloads import Heard, Payload, awaited_at, id_of
 
 LOOK_UP_S = (0.5, 2.0, 5.0)
 "Pauses between the tries of looking a channel up; then it is taken for what its message says."
@@ -49,7 +58,9 @@ class EventReader:
         files: Files,
         answerer: Answerer,
         on_thread_message: Callable[[int, int], None],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._handler, self._client, self._files = handler, client, files
         self._answerer, self._on_thread_message = answerer, on_thread_message
 
@@ -99,6 +110,36 @@ class EventReader:
             text=read_text(message, self.me),
             at=message.edited_at or message.created_at,
             is_addressed=is_addressed(message, self.me),
+        )
+
+    async def reaction(self, raw: Payload) -> tuple[Reaction, ...]:
+        """Return a reaction; nothing where it says neither what it is, nor whose, nor on what.
+
+        Raises:
+            Exception: It cannot be read.
+        """
+        channel_id, user_id = id_of(raw, "channel_id"), id_of(raw, "user_id")
+        message_id, member = id_of(raw, "message_id"), raw.get("member") or {}
+        emoji, user = raw["emoji"], member.get("user") or {}
+        if not (channel_id and user_id and message_id and emoji.get("name")):
+            return ()
+        channel = self._client.get_partial_messageable(
+            channel_id, guild_id=id_of(raw, "guild_id") or None
+        )
+        known = self._client.get_channel(channel_id) or await self._known(channel)
+        names = (member.get("nick"), user.get("global_name"), user.get("username"))
+        name = next((str(each) for each in names if each), "")
+        chat = chat_ref_of(known, name)
+        if chat.type == "dm" and not name:
+            name = chat.title
+        return (
+            Reaction(
+                message_id=str(message_id),
+                emoji=f":{emoji['name']}:" if emoji.get("id") else str(emoji["name"]),
+                chat=chat,
+                sender=Person(id=str(user_id), name=name, is_bot=bool(user.get("bot"))),
+                at=self._clock.now(),  # Discord does not say when
+            ),
         )
 
     def _inbound_event(

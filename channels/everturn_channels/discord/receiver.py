@@ -14,14 +14,14 @@ from typing import Any
 import discord
 from anyio.abc import TaskGroup
 
-from everturn_channels.adapter import Edit, InboundEvent, InboundHandler
+from everturn_channels.adapter import Edit, InboundEvent, InboundHandler, Reaction
 from everturn_channels.discord.catch_up import GapFinder
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.cursors import ChannelCursors
 from everturn_channels.discord.event_reader import EventReader
 from everturn_channels.discord.mapping import chat_ref_of, is_from_people
 from everturn_channels.discord.messages import Messages
-from everturn_channels.discord.payloads import Heard, awaited_at, id_of
+from everturn_channels.discord.payloads import Heard, Payload, awaited_at, id_of
 from everturn_channels.ingestion.chat_queues import ChatQueues
 from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.rate_limits import RecentKeys
@@ -99,6 +99,17 @@ class Receiver:
         )
         self._queues.put_nowait(deletion)
 
+    def reacted(self, reaction: Payload) -> None:
+        """Put a reaction on a message of the bot's into the queue of its chat."""
+        me, author = self._reader.me, id_of(reaction, "message_author_id")
+        if id_of(reaction, "user_id") == me or author not in {0, me}:
+            return
+        channel = self._client.get_channel(id_of(reaction, "channel_id"))
+        chat = str(id_of(reaction, "channel_id")) if channel is None else chat_ref_of(channel).id
+        read = partial(self._react, reaction)
+        event = PlatformEvent(chat=chat, read=read, kind="MESSAGE_REACTION_ADD")
+        self._queues.put_nowait(event)
+
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """Tell of an event that cannot be read; a message is passed over in its place."""
         is_message = kind == "MESSAGE_CREATE"
@@ -129,6 +140,9 @@ class Receiver:
 
     async def _edit(self, message: discord.Message) -> tuple[Edit]:
         return (await self._reader.edit(message),)
+
+    async def _react(self, reaction: Payload) -> tuple[Reaction, ...]:
+        return await self._reader.reaction(reaction)
 
     async def _delete(self, chat: str, message_id: int) -> tuple[()]:
         await self._handler.deleted(chat, str(message_id))

@@ -17,6 +17,7 @@
   know
 - `notifier`: lines of the channel itself to people, and other small work beside it that may be left
   undone
+- `reactions`: what becomes of a reaction that somebody puts on a message of the bot's
 - `receiver`: what becomes of messages that arrive, and of edits of them
 - `reports`: what a session is and what stands in its context, as Markdown for people in a chat
 - `running_channel`: what one channel works with while it runs

@@ -23,6 +23,7 @@ from everturn_channels.adapter import (
     InboundEvent,
     Message,
     Person,
+    Reaction,
 )
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.languages import marked
@@ -239,7 +240,7 @@ class AccessControl:
 def _counted_as(event: InboundEvent) -> str:
     """Return what tells an event from others of its chat; empty where nothing does."""
     match event:
-        case Message():
+        case Message() | Reaction():
             return event.id
         case Edit():  # a message may be changed many times, and each counts
             return f"{event.id} {event.at.isoformat()}"

@@ -11,10 +11,10 @@ from everturn_actors.errors import (
     UnknownApprovalError,
     UnknownSessionError,
 )
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import Approval, ConversationKey, Decision
 from everturn_actors.service import TurnService
-from everturn_channels.adapter import ButtonClick
-from everturn_channels.delivery.approvals import find_question, read_button
+from everturn_channels.adapter import ButtonClick, Person
+from everturn_channels.delivery.approvals import approval_token, find_question, read_button
 from everturn_channels.languages import marked
 from everturn_channels.texts import click_late, click_refused, click_taken
 
@@ -41,24 +41,51 @@ async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnSe
         return click_late()
     try:
         question = find_question(await service.view(session_id), token)
-        if question is None:
-            return click_late()
+    except UnknownSessionError:
+        return click_late()
+    if question is None:
+        return click_late()
+    return await decide(
+        question,
+        session_id,
+        button.decision,
+        answer=button.answer,
+        sender=click.sender,
+        service=service,
+    )
+
+
+async def decide(
+    question: Approval,
+    session_id: str,
+    decision: Decision,
+    *,
+    answer: str,
+    sender: Person,
+    service: TurnService,
+) -> str:
+    """Answer a question in the name of whoever was let in; return what they are told.
+
+    Raises:
+        MailboxFullError, ActorStoppedError, ActorFailedError, JournalError: It cannot be done now.
+    """
+    try:
         await service.decide(
             session_id,
             question.call_id,
-            button.decision,
-            answer=button.answer,
-            by=click.sender.id,
+            decision,
+            answer=answer,
+            by=sender.id,
             arguments_hash=question.arguments_hash,
             expires_at=question.expires_at,
         )
     except NotAnApproverError:
         return click_refused()
     except (ApprovalClosedError, UnknownApprovalError):
-        return await _why_late(service, session_id, token)
+        return await _why_late(service, session_id, approval_token(session_id, question))
     except (UnknownSessionError, SessionEndedError):
         return click_late()
-    return click_taken(button.decision)
+    return click_taken(decision)
 
 
 async def _why_late(service: TurnService, session_id: str, token: str) -> str:

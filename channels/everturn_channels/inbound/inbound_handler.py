@@ -18,6 +18,7 @@ from everturn_channels.adapter import (
     InboundEvent,
     Message,
     Person,
+    Reaction,
 )
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event, moved_name
@@ -29,6 +30,7 @@ from everturn_channels.inbound.command_handler import CommandHandler
 from everturn_channels.inbound.event_resolver import EventResolver
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.question_notices import QuestionNotices
+from everturn_channels.inbound.reactions import Reactions
 from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.languages import ready, speaking
@@ -65,6 +67,7 @@ class ChannelInboundHandler:
             access=self._access,
             say=self._receiver.say,
         )
+        self._reactions = Reactions(channel, self._access, self._receiver, self._commands.click)
         self._notices = QuestionNotices(
             channel=adapter.name,
             context=context,
@@ -148,6 +151,8 @@ class ChannelInboundHandler:
             case ButtonClick():
                 with anyio.fail_after(self._limits.take_s):
                     await self._commands.click(event)
+            case Reaction():
+                await self._reactions.take(event)
             case _:
                 assert_never(event)
 
@@ -230,7 +235,7 @@ class ChannelInboundHandler:
 def _name_of(event: InboundEvent) -> tuple[str, str, str] | None:
     """Return what tells an event from all others; None for those that may come again."""
     match event:
-        case Message() | Command():
+        case Message() | Command() | Reaction():
             return type(event).__name__, event.chat.id, event.id
         case Edit() | ButtonClick():
             return None

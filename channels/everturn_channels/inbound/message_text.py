@@ -36,7 +36,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
 _HALVES: Final = re.compile(r"[\ud800-\udfff]")
 _BACKTICKS: Final = re.compile(r"`+")
 _OURS: Final = re.compile(
-    r"\[ ?(forwarded\b|in reply to |file |attached: |[^\]]{1,80} (was|were) sent\b"
+    r"\[ ?(forwarded\b|in reply to |file |attached: |[^\]]{1,80} (was|were) sent\b|reacted with\b"
     r"|(location|venue|contact|poll|quiz|dice|sticker|story|embed|checklist|game|invoice"
     r"|voice note|audio file)\b"
     r"|e-mail\b)",

@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 from msgspec import Struct
@@ -55,7 +55,7 @@ from everturn_channels.inbound.status_reactions import StatusReactor
 from everturn_channels.inbound.text_files import text_of
 from everturn_channels.languages import marked, speaking, t
 from everturn_channels.rate_limits import Cooldown
-from everturn_channels.settings import QueueRules
+from everturn_channels.settings import BufferRules, QueueRules
 from everturn_channels.texts import (
     busy,
     nothing_to_read,
@@ -154,11 +154,7 @@ class Receiver:
             sender=message.sender.id,
             idempotency_key=message_key(admission.key, message.id),
             untrusted=decision.untrusted or message.is_outside,
-            ambient=AmbientRules(
-                shown=decision.shown,
-                max_messages=decision.buffer.max_messages,
-                max_age_s=int(decision.buffer.max_age_s),
-            ),
+            ambient=_ambient_rules(decision.buffer, decision.shown),
         )
         await self._submit(message, incoming, decision.queue)
 
@@ -289,6 +285,38 @@ class Receiver:
         )
         return await self._submit(message, incoming, queue) is not None
 
+    async def react(
+        self, message: Message, name: str, admission: Admission, *, is_turn: bool
+    ) -> None:
+        """Take what a reaction is told to the model as; return when it is durable, or refused.
+
+        Args:
+            message: That, with the id of the message that the reaction stands on.
+            name: The reaction's own id.
+            admission: What becomes of what its sender says.
+            is_turn: Whether it is a turn of its own; else the next one is told of it.
+        """
+        decision, in_group = admission.decision, message.chat.type != "dm"
+        incoming = IncomingMessage(
+            text=ambient_text(message),
+            kind="ambient",
+            key=admission.key,
+            sender=message.sender.id,
+            idempotency_key=message_key(admission.key, name),
+            untrusted=decision.untrusted,
+        )
+        if is_turn and decision.action == "answer":
+            incoming = replace(
+                incoming,
+                kind="prompt",
+                text=compose(message, in_group=in_group),
+                reply_to=message.id if in_group else "",
+                queueing=queueing(decision.queue, is_album=False, took_s=0),
+            )
+        else:
+            incoming = replace(incoming, ambient=_ambient_rules(decision.buffer, "note"))
+        await self._submit(message, incoming, decision.queue)
+
     async def _submit(
         self, message: Message, incoming: IncomingMessage, queue: QueueRules
     ) -> Submission | None:
@@ -418,6 +446,12 @@ def message_key(key: ConversationKey, message_id: str) -> str:
         return told
     # The same each time, and short enough for a key.
     return f"{key.channel[:64]}:{sha256(told.encode('utf-8', 'replace')).hexdigest()}"
+
+
+def _ambient_rules(buffer: BufferRules, shown: Literal["message", "note", "never"]) -> AmbientRules:
+    return AmbientRules(
+        shown=shown, max_messages=buffer.max_messages, max_age_s=int(buffer.max_age_s)
+    )
 
 
 def queueing(queue: QueueRules, *, is_album: bool, took_s: float) -> Queueing:

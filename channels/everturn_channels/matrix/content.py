@@ -169,12 +169,8 @@ def time_of(event: Json, now: datetime) -> datetime:
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=stamp)
 
 
-def button_of(reaction: Json) -> tuple[str, int] | None:
-    """Return the message whose button a reaction stands for, and the number of it, from 0."""
-    relation = object_of(reaction, "m.relates_to")
-    key = text_of(relation, "key").replace("\ufe0f", "")
-    target = text_of(relation, "event_id")
-    for number, emoji in enumerate(NUMBERS):
-        if target and key == emoji.replace("\ufe0f", ""):
-            return target, number
-    return None
+def button_of(reaction: Json) -> int | None:
+    """Return the number, from 0, of the button that a reaction stands for; None = of none."""
+    key = text_of(reaction, "m.relates_to", "key").replace("\ufe0f", "")
+    keys = [emoji.replace("\ufe0f", "") for emoji in NUMBERS]
+    return keys.index(key) if key in keys else None

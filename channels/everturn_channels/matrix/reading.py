@@ -21,6 +21,7 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Outbound,
+    Reaction,
 )
 from everturn_channels.command_registry import typed_command
 from everturn_channels.errors import ConnectionLostError, SendError
@@ -113,7 +114,7 @@ class EventReader:
     async def _meaning(self, event: Json, room: Room) -> Sequence[InboundEvent]:
         content, kind = object_of(event, "content"), text_of(event, "type")
         if kind == "m.reaction":
-            return await self._click(event, room)
+            return await self._reaction(event, room)
         if kind == "m.room.redaction":
             await self._connection.handler.deleted(room.id, redacted_by(event))
             return ()
@@ -248,28 +249,22 @@ class EventReader:
 
     # --- buttons and answers ---
 
-    async def _click(self, event: Json, room: Room) -> Sequence[ButtonClick]:
-        """Return the click that a reaction stands for, if it stands for one."""
-        found = button_of(object_of(event, "content"))
-        if found is None:
+    async def _reaction(self, event: Json, room: Room) -> Sequence[ButtonClick | Reaction]:
+        """Return a reaction on a message of the bot's, or the click that it stands for."""
+        content = object_of(event, "content")
+        event_id, key = (text_of(content, "m.relates_to", name) for name in ("event_id", "key"))
+        said = await self._event(room, event_id) if event_id and key else None
+        if said is None or text_of(said, "sender") != self._connection.me:
             return ()
-        event_id, number = found
-        asked = await self._event(room, event_id)
-        if asked is None or text_of(asked, "sender") != self._connection.me:
-            return ()
-        carried = texts_of(asked, "content", BUTTONS)
-        if number >= len(carried):
-            return ()
-        chat = room.chat(related(object_of(asked, "content")).thread)
-        return [
-            ButtonClick(
-                data=carried[number],
-                chat=chat,
-                sender=room.person(text_of(event, "sender")),
-                at=time_of(event, self._connection.clock.now()),
-                answer=self._answer(chat, event_id),
-            )
-        ]
+        chat = room.chat(related(object_of(said, "content")).thread)
+        sender = room.person(text_of(event, "sender"))
+        at = time_of(event, self._connection.clock.now())
+        carried, number = texts_of(said, "content", BUTTONS), button_of(content)
+        if number is None or number >= len(carried):
+            return [Reaction(message_id=event_id, emoji=key, chat=chat, sender=sender, at=at)]
+        answer = self._answer(chat, event_id)
+        data = carried[number]
+        return [ButtonClick(data=data, chat=chat, sender=sender, at=at, answer=answer)]
 
     def _answer(self, chat: ChatRef, event_id: str) -> Callable[[str], Awaitable[None]]:
         """Return what answers a command or a click: notices, which no bot answers."""

@@ -8,11 +8,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from everturn_channels.adapter import ChatRef, Command, Edit, Message, Outbound
+from everturn_channels.adapter import ChatRef, Command, Edit, Message, Outbound, Reaction
 from everturn_channels.command_registry import typed_command
 from everturn_channels.errors import ConnectionLostError
-from everturn_channels.ingestion.json_fields import Json, objects_of, text_of
+from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.slack.files import files_of
+from everturn_channels.slack.formats.emojis import emoji_of
 from everturn_channels.slack.formats.markup import render
 from everturn_channels.slack.formats.text import (
     QUOTE_CHARS,
@@ -67,6 +68,11 @@ class EventReader:
         self._login = login
         self._begun: OrderedDict[tuple[str, str], bool] = OrderedDict()
         "By channel and thread: whether it is one with the bot."
+
+    @property
+    def me(self) -> str:
+        """The bot's id as a person."""
+        return self._login.me
 
     async def message(self, channel: str, raw: Json) -> Sequence[Message | Command]:
         """Return what a message brings; nothing where no person wrote it.
@@ -126,6 +132,33 @@ class EventReader:
             is_addressed=mentions(text_of(raw, "text"), login.me),
         )
         return (edit,)
+
+    async def reaction(self, event: Json) -> Sequence[Reaction]:
+        """Return a reaction on a message of the bot's.
+
+        Raises:
+            As `message`.
+        """
+        login, item = self._login, object_of(event, "item")
+        channel, ts, user = text_of(item, "channel"), text_of(item, "ts"), text_of(event, "user")
+        try:
+            found = await login.api.read(
+                "conversations.replies", {"channel": channel, "ts": ts, "limit": 1}
+            )
+        except RequestFailedError as error:
+            if error.is_refusal:
+                return ()
+            raise ConnectionLostError(str(error)) from error
+        raw = next((m for m in objects_of(found, "messages") if text_of(m, "ts") == ts), {})
+        sender = await login.names.person(user)
+        reaction = Reaction(
+            message_id=ts,
+            emoji=emoji_of(text_of(event, "reaction")),
+            chat=await login.names.chat(channel, thread_of(raw), sender),
+            sender=sender,
+            at=time_of(text_of(event, "event_ts") or ts),
+        )
+        return (reaction,)
 
     def thread(self, channel: str, raw: Json) -> str:
         """Return the thread of a message: where it stands, or what it begins; empty = none."""

@@ -121,7 +121,9 @@ class Receiver:
             await confirm()
             msg = "Slack says that the app was removed, or that its tokens are void"
             raise SetupError(msg)
-        if kind not in {"message", "app_mention"} or not channel:
+        if kind == "reaction_added":
+            await self._take_reaction(event, confirm)
+        elif kind not in {"message", "app_mention"} or not channel:
             await confirm()
         elif gone := deleted_in(event):
             read = partial(self._delete, channel, gone)
@@ -164,6 +166,25 @@ class Receiver:
             confirm=partial(self._confirmations.settle, key),
         )
         if not self._queues.put_nowait(change):
+            self._confirmations.forget(key)
+
+    async def _take_reaction(self, event: Json, confirm: Confirm) -> None:
+        """Take a reaction on a message of the bot's, which others than the bot put there."""
+        channel, me = text_of(event, "item", "channel"), self._reader.me
+        is_ours = text_of(event, "item_user") == me and text_of(event, "user") not in {"", me}
+        if not is_ours or not channel or not TS.fullmatch(text_of(event, "item", "ts")):
+            await confirm()
+            return
+        key = (channel, f"reaction {text_of(event, 'event_ts')} {text_of(event, 'user')}")
+        self._confirmations.expect(key, confirm)
+        reaction = PlatformEvent(
+            chat=channel,
+            id=key,
+            read=partial(self._reader.reaction, event),
+            kind="reaction_added",
+            confirm=partial(self._confirmations.settle, key),
+        )
+        if not self._queues.put_nowait(reaction):
             self._confirmations.forget(key)
 
     async def _delete(self, channel: str, ts: str) -> tuple[()]:

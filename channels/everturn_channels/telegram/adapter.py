@@ -131,7 +131,9 @@ class TelegramAdapter(Adapter):
 
     async def send(self, message: Outbound) -> str:
         """Send a message. See `Adapter.send`."""
-        return await self._reach.sender().send(message)
+        sent = await self._reach.sender().send(message)
+        self._reach.note_topic(message.chat_id, sent, message.topic)
+        return sent
 
     async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """Change a message of the bot. See `Adapter.edit`."""

@@ -24,6 +24,7 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Person,
+    Reaction,
 )
 from everturn_channels.telegram.content import described, is_anothers
 from everturn_channels.telegram.markup import head
@@ -34,6 +35,7 @@ UPDATES: Final = (
     "channel_post",
     "edited_channel_post",
     "callback_query",
+    "message_reaction",
     "my_chat_member",
 )
 "The kinds of updates that are asked for."
@@ -61,6 +63,10 @@ class Reach(Protocol):
 
     async def answer_click(self, query_id: str, text: str) -> None:
         """Answer a click. See `ButtonClick.answer`."""
+        ...
+
+    def topic_of(self, chat: str, message_id: str) -> str | None:
+        """Return in which topic the bot sent a message; None where that is not known any more."""
         ...
 
 
@@ -92,6 +98,8 @@ class Reading(Struct, frozen=True, kw_only=True):
             return self._edit(message)
         if query := update.callback_query:
             return self._click(query, now)
+        if reaction := update.message_reaction:
+            return self._reaction(reaction)
         if change := update.my_chat_member:
             status = change.new_chat_member.status
             gone = status in {"kicked", "left"}
@@ -157,6 +165,29 @@ class Reading(Struct, frozen=True, kw_only=True):
             sender=_person(user),
             at=now,
             answer=partial(self.reach.answer_click, query.id),
+        )
+
+    def _reaction(self, change: types.MessageReactionUpdated) -> Mapped:
+        """Return what was put on a message; Telegram says neither whose it is nor its topic."""
+        chat, message_id = change.chat, str(change.message_id)
+        before = {_emoji(each) for each in change.old_reaction}
+        added = [each for each in map(_emoji, change.new_reaction) if each not in before]
+        kind, topic = _CHAT_TYPES.get(chat.type), self.reach.topic_of(str(chat.id), message_id)
+        if kind is None or not added:
+            return Note(text="a reaction that was taken back", chat=str(chat.id))
+        if topic is None and chat.is_forum:
+            return Note(text="a reaction whose topic is not known any more", chat=str(chat.id))
+        actor = change.actor_chat
+        sender = _person(change.user) if change.user is not None else Person(id="")
+        if actor is not None:
+            sender = Person(id=str(actor.id), name=actor.title or actor.full_name)
+        title = chat.title or (chat.full_name if kind == "dm" else "")
+        return Reaction(
+            message_id=message_id,
+            emoji=added[-1],
+            chat=ChatRef(id=str(chat.id), type=kind, topic=topic or "", title=title),
+            sender=sender,
+            at=change.date.astimezone(UTC),
         )
 
     def _refusal(self, message: types.Message) -> Note | None:
@@ -334,6 +365,8 @@ def chat_of(update: types.Update) -> int:
     )
     if message is not None:
         return message.chat.id
+    if update.message_reaction is not None:
+        return update.message_reaction.chat.id
     return update.my_chat_member.chat.id if update.my_chat_member else 0
 
 
@@ -392,6 +425,17 @@ def _sent_at(message: types.Message) -> datetime:
         return message.date.astimezone(UTC)
     except OverflowError:  # beyond the years that there are
         return message.date.replace(tzinfo=UTC)
+
+
+def _emoji(reaction: types.ReactionTypeUnion) -> str:
+    """Return a reaction as people see it; of those that somebody drew Telegram tells a number."""
+    match reaction:
+        case types.ReactionTypeEmoji():
+            return reaction.emoji
+        case types.ReactionTypeCustomEmoji():
+            return ":custom:"
+        case _:
+            return "⭐"
 
 
 def _person(user: types.User) -> Person:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from typing import Final
+
 from aiogram.exceptions import TelegramBadRequest
 from aiogram.methods import GetFile
 
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError, NotSentError
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.sender import Sender
+
+_TOPICS_KNOWN: Final = 5_000
 
 
 class LineReach:
@@ -17,6 +22,8 @@ class LineReach:
         self._where = where
         self.line: Line | None = None
         "None = the bot is not connected."
+        self._topics: OrderedDict[tuple[str, str], str] = OrderedDict()
+        "Of the newest messages that the bot sent."
 
     def sender(self) -> Sender:
         """Return what sends.
@@ -28,6 +35,16 @@ class LineReach:
             msg = "the bot is not connected"
             raise NotSentError(msg)
         return Sender(self.line)
+
+    def note_topic(self, chat: str, message_id: str, topic: str) -> None:
+        """Remember in which topic the bot sent a message; empty = in none."""
+        self._topics[chat, message_id] = topic
+        if len(self._topics) > _TOPICS_KNOWN:
+            self._topics.popitem(last=False)
+
+    def topic_of(self, chat: str, message_id: str) -> str | None:
+        """Return where the bot sent a message. See `mapping.Reach.topic_of`."""
+        return self._topics.get((chat, message_id))
 
     async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
         """Answer a command. See `Command.answer`."""

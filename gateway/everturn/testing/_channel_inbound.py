@@ -88,6 +88,10 @@ class PretendedPlatform:
         """Let somebody delete what they wrote in `chat_id`."""
         raise NotImplementedError
 
+    async def react(self, message_id: str, emoji: str) -> None:
+        """Let somebody put a reaction on a message of the bot's in `chat_id`."""
+        raise NotImplementedError
+
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let somebody send a file, and no text."""
         raise NotImplementedError

@@ -10,7 +10,7 @@ import pytest
 from everturn.testing._channel_inbound import ServedPlatform, serve_on
 from everturn.testing._inbound import RecordingHandler
 from everturn.testing._running import in_loop
-from everturn_channels.adapter import Adapter, Edit, Message, Outbound, OutgoingFile
+from everturn_channels.adapter import Adapter, Edit, Message, Outbound, OutgoingFile, Reaction
 from everturn_channels.errors import (
     FileTooLargeError,
     NotSentError,
@@ -141,6 +141,21 @@ class SendingContract(ServedPlatform):
             (shown,) = await self.shown()
 
         assert shown == "afterwards"
+
+    @in_loop
+    async def test_a_reaction_on_what_the_bot_said_names_it(self) -> None:
+        """It answers a question, or the model is told of it."""
+        self.need("react")
+        handler = RecordingHandler()
+        async with self.serving(handler) as channel:
+            name = await channel.send(self.outbound(channel, "look"))
+            await self.react(name, "👍")
+            await self.write("after it", self.chat_id)
+            await handler.until(lambda: len(handler.events) > 1 and handler.texts())
+
+        (reaction,) = [each for each in handler.events if isinstance(each, Reaction)]
+        assert (reaction.message_id, reaction.emoji) == (name, "👍")
+        assert (reaction.chat.id, bool(reaction.sender.id)) == (self.chat_id, True)
 
     @in_loop
     async def test_a_change_of_what_somebody_wrote_names_the_message(self) -> None:

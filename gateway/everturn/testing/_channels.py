@@ -19,8 +19,8 @@ class ChannelContract(ReceivingContract, SendingContract):
     4. Implement `write`: somebody writes on that platform, whether or not the channel serves.
     5. Implement `shown`: what people see there of what the bot said, oldest first.
     6. Implement `unconfirmed`, `write_unreadable`, `interrupt`, `lose_answer`, `slow_down`,
-       `expel`, `revoke`, `change`, `write_file` and `files` where the double can do that: without
-       them the tests that need them are skipped.
+       `expel`, `revoke`, `change`, `react`, `write_file` and `files` where the double can do
+       that: without them the tests that need them are skipped.
     7. Set `backlog_max_messages` to what the channel is made with, where it leaves out the rest,
        and `keeps_messages` to False for a platform that forgets what nobody receives.
 

@@ -14,7 +14,7 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_channels.adapter import Adapter, ChatType
-from everturn_channels.settings import ChannelSettings, StatusReactions
+from everturn_channels.settings import ChannelSettings, ReactionMode, StatusReactions
 from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
 from everturn_gateway.yaml_files import SettingsModel
 
@@ -84,6 +84,8 @@ class PluginChannelSettings(SettingsModel):
     acknowledge: _Emoji = ""
     "An emoji put on each message that is taken; empty = none."
     status_reactions: StatusReactionSettings | None = None
+    on_reaction: ReactionMode = "note"
+    "Whether reactions on the bot's messages are told to the model, with the next turn or at once."
     files_max_megabytes: Annotated[int, Field(ge=0, le=_FILES_MAX_MEGABYTES)] = 20
     "The largest file that is taken from people."
     backlog: BacklogSettings = BacklogSettings()
@@ -112,6 +114,7 @@ class PluginChannelSettings(SettingsModel):
             file_after_chunks=self.file_after_chunks,
             acknowledge=self.acknowledge,
             status_reactions=StatusReactions(**dict(self.status_reactions or {})),
+            on_reaction=self.on_reaction,
             files_max_bytes=self.files_max_megabytes * _MEGABYTE,
             backlog_max_messages=self.backlog.max_messages,
             backlog_max_age_s=self.backlog.max_age_hours * 3600,

@@ -53,6 +53,24 @@ NAMES: Final = {
 }
 "Those that stand for a state of things; any other one is given by its name."
 
+_ALIASES: Final = {"thumbsup": "👍", "thumbsdown": "👎", "repeat": "🔁", "keycap_ten": "🔟"}
+_DIGITS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_EMOJIS: Final = (
+    {name: emoji for emoji, name in NAMES.items()}
+    | _ALIASES
+    | {name: f"{n}\u20e3" for n, name in enumerate(_DIGITS, 1)}
+)
+
+
+def emoji_of(name: str) -> str:
+    """Return the emoji of a name of Slack's; the name between colons where it is not known.
+
+    >>> emoji_of("+1::skin-tone-3"), emoji_of("party-parrot")
+    ('👍', ':party-parrot:')
+    """
+    bare = name.partition("::")[0]
+    return _EMOJIS.get(bare, f":{bare}:")
+
 
 def name_of(emoji: str) -> str:
     """Return what Slack calls an emoji; empty where that is not known.
