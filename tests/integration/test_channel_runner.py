@@ -278,6 +278,19 @@ async def test_an_edit_counts_until_the_turn_begins(tmp_path: Path) -> None:
         assert await _user_texts(fed) == ["read this\n[file notes.txt]\n```\nmilk\n```"]
 
 
+async def test_an_edit_that_names_the_agent_is_answered_once(tmp_path: Path) -> None:
+    """Who forgot to name it adds that; what is changed after it is no question any more."""
+    async with feeding(tmp_path) as fed:
+        message = await fed.say("what is on?", chat=GROUP)
+        await fed.edit(message, "what is on tonight?")
+        for text in ("bot: what is on tonight?", "bot: what is on now?"):
+            await fed.edit(replace(message, is_addressed=True), text)
+        state = await fed.until_idle("-100")
+
+    assert state.turns == 1
+    assert fed.provider.requests[0].messages[-1].text.endswith("[Ann] bot: what is on tonight?")
+
+
 async def test_what_is_deleted_before_its_turn_begins_is_not_answered(tmp_path: Path) -> None:
     """Also in a chat that its platform gave another id since."""
     rules = AccessRules(dm=DmRules(policy="open", queue=QueueRules(debounce_s=1)))

@@ -161,7 +161,13 @@ class SlowFiles(Notebook):
         await super().handle(event)
 
 
-def make(api: DiscordApi, *, token: str = TOKEN, backlog_max_messages: int = 100) -> DiscordAdapter:
+def make(
+    api: DiscordApi,
+    *,
+    token: str = TOKEN,
+    backlog_max_messages: int = 100,
+    has_threads: bool = False,
+) -> DiscordAdapter:
     """Return a bot of this Discord."""
     return DiscordAdapter(
         name="discord",
@@ -169,6 +175,7 @@ def make(api: DiscordApi, *, token: str = TOKEN, backlog_max_messages: int = 100
         clock=QuickClock(api.world.now),
         servers=DiscordServers(api_base=api.base, gateway_url=api.gateway),
         backlog=BacklogLimits(max_messages=backlog_max_messages, max_age_s=86_400),
+        has_threads=has_threads,
     )
 
 
@@ -230,10 +237,12 @@ async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
         world, notes = api.world, Notebook()
         ann = world.add_user("ann")
         forum = world.add_channel("help", FORUM)
-        post, thread, dm = world.add_thread(forum), world.add_thread(world.general), world.dm(ann)
+        first, thread, dm = world.new_id(), world.add_thread(world.general), world.dm(ann)
+        post = world.add_thread(forum, "How do I win?", message_id=first)
         async with serving(api, notes) as bot:
             for channel in (world.general, dm, thread, post):
-                await api.says("hi", author=ann, channel=channel)
+                its_own = {"id": first} if channel == post else {}
+                await api.says("hi", author=ann, channel=channel, **its_own)
                 await api.until(lambda: notes.cursor(channel) == _last(api, channel))  # noqa: B023 - awaited here
             in_thread = notes.events[2]
             assert isinstance(in_thread, Message)
@@ -248,6 +257,53 @@ async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
         ("group", forum, post),
     ]
     assert api.reactions == {in_thread.id: {"👀"}}
+    told = [a.described for a in notes.events if isinstance(a, Message)]
+    assert told == [(), (), (), ('post "How do I win?"',)]
+
+
+async def test_a_question_begins_a_thread_which_is_a_conversation() -> None:
+    """It is opened with the first sign of an answer, once; who goes on there names nobody."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann, me = world.add_user("ann"), f"<@{world.bot['id']}>"
+        named = {"author": ann, "mentions": [world.bot]}
+        async with serving(api, notes, make(api, has_threads=True)) as bot:
+            asked = await api.says(f"{me} what is  on?", **named)
+            await api.says("lunch?", author=ann)
+            await api.until(lambda: len(notes.events) == 2)
+            topic = asked["id"]
+            where = {"chat_id": world.general, "topic": topic}
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bot.type, world.general, topic)
+                tasks.start_soon(
+                    bot.send, Outbound(**where, payload=payload("a film"), reply_to=topic)
+                )
+            await api.says("and then?", author=ann, channel=topic)
+            command = await api.says(f"{me} /status", **named)
+            await api.until(lambda: len(notes.events) == 4)
+            await bot.react(world.general, topic, "👀")
+        async with serving(api, notes, make(api, has_threads=True)) as bot:
+            again = Outbound(**where, payload=payload("a play"))
+            await bot.send(again)
+            api.refuse(topic, 404, 10003, "Unknown Channel")
+            del world.messages[world.general][topic]
+            gone = await bot.send(again)
+            await bot.edit(world.general, topic, gone, payload("a talk"))
+
+    first, beside, more, status = notes.events
+    assert [(e.text, e.chat.id, e.chat.topic) for e in (first, beside, more)] == [  # type: ignore[union-attr]
+        ("what is  on?", world.general, topic),
+        ("lunch?", world.general, ""),
+        ("and then?", world.general, topic),
+    ]
+    assert [e.is_addressed for e in (first, beside, more)] == [True, False, True]  # type: ignore[union-attr]
+    assert isinstance(status, Command)
+    assert (status.id, status.chat.topic) == (command["id"], "")
+    assert world.channels[topic]["name"] == "what is on?"
+    assert [m["content"] for m in api.said(topic)] == ["a film", "a play"]
+    assert [m["content"] for m in api.said()] == ["a talk"]  # nothing is lost where none can be
+    assert len(api.requests("POST", "/threads")) >= 2
+    assert topic in api.reactions
 
 
 def _last(api: DiscordApi, channel: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -108,6 +108,36 @@ async def test_in_a_group_the_bot_is_named_by_mentions(tmp_path: Path) -> None:
         ("an old client says: @bot, hello", True, "group"),
         ("!status", False, "group"),
     ]
+
+
+async def test_a_question_in_a_group_begins_a_thread_which_is_a_conversation(
+    tmp_path: Path,
+) -> None:
+    """A setting; who goes on in it names nobody, and commands begin none."""
+    async with open_world(tmp_path) as world:
+        eve = world.person("eve")
+        room = await world.share_room(eve)
+        mention = {"m.mentions": {"user_ids": [world.bot.user]}}
+        nobody: dict[str, Any] = {"m.mentions": {}}
+        async with world.serving(world.adapter(has_threads=True)):
+            asked = await eve.write(room, "bot: what is on?", **mention)
+            theirs = await eve.write(room, "lunch?", **nobody)
+            await world.heard("lunch?")
+        async with world.serving(world.adapter(has_threads=True)):  # which remembers nothing
+            for root, text in ((asked, "and then?"), (theirs, "at one")):
+                relation = {"rel_type": "m.thread", "event_id": root}
+                await world.ann.write(room, text, **nobody, **{"m.relates_to": relation})
+            await eve.write(room, "bot: !status", **mention)
+            await world.handler.until(lambda: len(world.handler.events) == 5)
+
+    got = {getattr(e, "text", "!"): (e.chat.topic, e.is_addressed) for e in world.handler.events}  # type: ignore[union-attr]
+    assert got == {
+        "what is on?": (asked, True),
+        "lunch?": ("", False),
+        "and then?": (asked, True),
+        "at one": (theirs, False),
+        "!": ("", True),
+    }
 
 
 async def test_a_change_counts_only_by_whoever_wrote_the_message(tmp_path: Path) -> None:

@@ -200,6 +200,7 @@ class Rest:
             ("GET", one, self._message),
             ("PATCH", one, self._patch),
             ("POST", r"/channels/(?P<channel>\d+)/typing", self._type),
+            ("POST", rf"{one}/threads", self._open_thread),
             ("PUT", reaction, self._react),
             ("DELETE", reaction, self._unreact),
             ("GET", commands, self._list_commands),
@@ -332,6 +333,31 @@ class Rest:
         message["edited_timestamp"] = self.world.now.isoformat()
         await self.emit("MESSAGE_UPDATE", message)
         return message
+
+    async def _open_thread(self, call: Call, where: dict[str, str], _headers: object) -> Payload:
+        """Open a thread below a message; it begins with that, once more.
+
+        Source: https://docs.discord.com/developers/topics/threads, 2026-11.
+        """
+        first, world = self._known(where), self.world
+        if first["id"] in world.channels:
+            raise ApiError(400, 160004, "A thread has already been created for this message")
+        assert 1 <= len(call.body["name"]) <= 100
+        world.add_thread(
+            where["channel"], call.body["name"], owner=world.bot, message_id=first["id"]
+        )
+        thread = world.channels[first["id"]]
+        await self.emit("THREAD_CREATE", thread | {"newly_created": True})
+        starter = world.add_message(
+            first["author"],
+            first["id"],
+            "",
+            type=21,
+            message_reference={"channel_id": where["channel"], "message_id": first["id"]},
+            referenced_message=first,
+        )
+        await self.emit("MESSAGE_CREATE", starter)
+        return thread
 
     async def _type(self, _call: Call, where: dict[str, str], _headers: object) -> None:
         self.typing.append(where["channel"])

@@ -74,11 +74,22 @@ class World:
             "last_message_id": None,
             "flags": 0,
         }
-        self.channels[channel["id"]] = channel | extra
+        channel |= extra
+        self.channels[channel["id"]] = channel
         return str(channel["id"])
 
-    def add_thread(self, parent: str, name: str = "a thread") -> str:
-        """Create a thread of a channel, or a post of a forum; return its id."""
+    def add_thread(
+        self,
+        parent: str,
+        name: str = "a thread",
+        *,
+        owner: Payload | None = None,
+        message_id: str = "",
+    ) -> str:
+        """Create a thread of a channel, or a post of a forum; return its id.
+
+        One that stands below a message has its id.
+        """
         at = self.now.isoformat()
         details: Payload = {
             "archived": False,
@@ -90,8 +101,9 @@ class World:
         return self.add_channel(
             name,
             PUBLIC_THREAD,
+            **({"id": message_id} if message_id else {}),
             parent_id=parent,
-            owner_id=self.bot["id"],
+            owner_id=(owner or self.owner)["id"],
             message_count=0,
             member_count=1,
             thread_metadata=details,

@@ -34,12 +34,16 @@ class World:
     def person(self, name: str) -> Person:
         return Person(self._session, self.api.url, *self.api.add_user(name))
 
-    def adapter(self, *, keys: bool = False, **account: str) -> MatrixAdapter:
+    def adapter(
+        self, *, keys: bool = False, has_threads: bool = False, **account: str
+    ) -> MatrixAdapter:
         given = account or {"access_token": self.bot.token}
         folder = self.folder / "bot" if keys else None
         return MatrixAdapter(
             name="matrix",
-            account=MatrixAccount(homeserver=self.api.url, keys=folder, **given),
+            account=MatrixAccount(
+                homeserver=self.api.url, keys=folder, has_threads=has_threads, **given
+            ),
             clock=QuickClock(SystemClock().now()),
             backlog=BacklogLimits(max_messages=100, max_age_s=1e9),
         )

@@ -24,8 +24,8 @@ from everturn_actors.state.session_state import SessionState
 from everturn_channels.adapter import IncomingFile
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.inbound.file_fetch import clean_name, fetch_files, saved_name, shown_name
-from everturn_channels.inbound.receiver import message_key, queueing
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
+from everturn_channels.inbound.submission_rules import message_key, queueing
 from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
 from everturn_channels.settings import QueueRules
 

@@ -32,7 +32,7 @@ from everturn_channels.discord.markup import LIMIT_UNITS
 from everturn_channels.discord.markup import render as lay_out_markdown
 from everturn_channels.discord.messages import Messages
 from everturn_channels.discord.receiver import Receiver
-from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender, channel_of
+from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
@@ -81,6 +81,7 @@ class DiscordAdapter(Adapter):
         servers: Where Discord is. For this bot only.
         proxy: `http://host:port` or `socks5://host:port`; empty = none.
         backlog: How much of what was said in a channel during an absence is read.
+        has_threads: Whether a question in a channel is answered in a thread below it.
     """
 
     def __init__(
@@ -92,11 +93,12 @@ class DiscordAdapter(Adapter):
         servers: DiscordServers = _DISCORD,
         proxy: str = "",
         backlog: BacklogLimits = _BACKLOG,
+        has_threads: bool = False,
     ) -> None:
         self.name, self._token, self._clock = name, token.strip(), clock
         self._servers, self._proxy = servers, proxy
         self._backlog = backlog
-        self._sender = Sender()
+        self._sender = Sender(opens_threads=has_threads)
         self._interactions = Interactions(self._sender, self.render)
 
     @property
@@ -144,7 +146,7 @@ class DiscordAdapter(Adapter):
                 client=client,
                 files=Files(client, session),
                 answerer=self._answerer,
-                on_thread_message=self._sender.remember_home,
+                sender=self._sender,
                 clock=self._clock,
             )
             messages = Messages(
@@ -223,7 +225,7 @@ class DiscordAdapter(Adapter):
         """As `Adapter.check`."""
         async with self._open_client() as client:
             await self._login(client)
-            return look(client)
+            return look(client, opens_threads=self._sender.opens_threads)
 
     # --- out ---
 
@@ -237,11 +239,11 @@ class DiscordAdapter(Adapter):
 
     async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """As `Adapter.edit`."""
-        await self._sender.edit(channel_of(chat_id, topic), platform_id, payload)
+        await self._sender.edit(self._sender.place_of(chat_id, topic), platform_id, payload)
 
     async def type(self, chat_id: str, topic: str) -> None:
         """As `Adapter.type`."""
-        await self._sender.type(channel_of(chat_id, topic))
+        await self._sender.type(chat_id, topic)
 
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """As `Adapter.react`."""

@@ -21,8 +21,13 @@ PERMISSIONS = discord.Permissions(
 "What the bot needs in a server."
 
 
-def look(client: Client) -> Sequence[str]:
-    """Return what there is to say about a bot that is logged in; see `Adapter.check`."""
+def look(client: Client, *, opens_threads: bool) -> Sequence[str]:
+    """Return what there is to say about a bot that is logged in; see `Adapter.check`.
+
+    One that `opens_threads` needs a permission more.
+    """
+    permissions = discord.Permissions(PERMISSIONS.value)
+    permissions.update(create_public_threads=opens_threads)
     application = client.application
     assert application is not None
     assert client.user is not None
@@ -43,7 +48,7 @@ def look(client: Client) -> Sequence[str]:
     servers = application.approximate_guild_count
     lines.append(f"in {servers} {'server' if servers == 1 else 'servers'}")
     address = discord.utils.oauth_url(
-        application.id, permissions=PERMISSIONS, scopes=("bot", "applications.commands")
+        application.id, permissions=permissions, scopes=("bot", "applications.commands")
     )
     lines.append(f"add it to a server: {address}")
     return tuple(lines)

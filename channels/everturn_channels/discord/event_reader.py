@@ -35,6 +35,7 @@ from everturn_channels.discord.mapping import (
     read_text,
 )
 from everturn_channels.discord.payloads import Heard, Payload, awaited_at, id_of
+from everturn_channels.discord.sender import Sender
 
 LOOK_UP_S = (0.5, 2.0, 5.0)
 "Pauses between the tries of looking a channel up; then it is taken for what its message says."
@@ -57,12 +58,12 @@ class EventReader:
         client: Client,
         files: Files,
         answerer: Answerer,
-        on_thread_message: Callable[[int, int], None],
+        sender: Sender,
         clock: Clock,
     ) -> None:
         self._clock = clock
         self._handler, self._client, self._files = handler, client, files
-        self._answerer, self._on_thread_message = answerer, on_thread_message
+        self._answerer, self._sender = answerer, sender
 
     @property
     def me(self) -> int:
@@ -103,14 +104,25 @@ class EventReader:
             Exception: It cannot be read.
         """
         channel = await self._known(message.channel)
+        is_named = is_addressed(message, self.me)
         return Edit(
             id=str(message.id),
-            chat=chat_ref_of(channel, message.author.display_name),
+            chat=self._chat(message, channel, is_named=is_named),
             sender=person_of(message.author),
             text=read_text(message, self.me),
             at=message.edited_at or message.created_at,
-            is_addressed=is_addressed(message, self.me),
+            is_addressed=is_named or self._is_own_thread(channel),
         )
+
+    def _chat(self, message: discord.Message, channel: Channel, *, is_named: bool) -> ChatRef:
+        """Return where a message stands: in the thread that is opened below it, where one is."""
+        chat = chat_ref_of(channel, message.author.display_name)
+        has_threads = self._sender.opens_threads and isinstance(channel, discord.TextChannel)
+        return replace(chat, topic=str(message.id)) if has_threads and is_named else chat
+
+    def _is_own_thread(self, channel: Channel) -> bool:
+        """Whether the bot opened a thread: all that is said there is said to it."""
+        return isinstance(channel, discord.Thread) and channel.owner_id == self.me
 
     async def reaction(self, raw: Payload) -> tuple[Reaction, ...]:
         """Return a reaction; nothing where it says neither what it is, nor whose, nor on what.
@@ -148,13 +160,22 @@ class EventReader:
         """Return a message as the message or the command that it is; None where it is neither."""
         if not is_from_people(message):
             return None
+        is_own = self._is_own_thread(channel)
+        if is_own and message.type is discord.MessageType.thread_starter_message:
+            return None  # the question, once more
         read = read_message(message, channel, self.me, lambda a: self._files.incoming(a, message))
         if read.chat.topic:
-            self._on_thread_message(message.id, int(read.chat.topic))
+            self._sender.remember_home(message.id, int(read.chat.topic))
+        if isinstance(channel, discord.Thread) and channel.id == message.id:
+            # The first message of a post in a forum: often the title is the question.
+            read = replace(read, described=(f'post "{channel.name}"', *read.described))
         command = typed_command(read.text)
-        is_meant = read.is_addressed or read.chat.type == "dm"
+        is_meant = read.is_addressed or is_own or read.chat.type == "dm"
+        chat = self._chat(message, channel, is_named=read.is_addressed)
+        if chat.topic == read.id:
+            self._sender.remember_title(read.id, read.text)
         if command is None or not is_meant or read.forwarded_from:
-            return read
+            return replace(read, chat=chat, is_addressed=read.is_addressed or is_own)
         return Command(
             id=read.id,
             name=command[0],
@@ -162,9 +183,9 @@ class EventReader:
             chat=read.chat,
             sender=read.sender,
             at=read.at,
-            is_addressed=read.is_addressed,
+            is_addressed=read.is_addressed or is_own,
             is_typed=_is_typed(message),
-            otherwise=read,
+            otherwise=replace(read, chat=chat, is_addressed=read.is_addressed or is_own),
             answer=self._answerer(message, read.chat),
         )
 

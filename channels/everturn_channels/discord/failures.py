@@ -31,7 +31,7 @@ _BAD_SETUP = {
 }
 UNKNOWN_CHANNEL, UNKNOWN_GUILD = 10003, 10004
 MISSING_ACCESS, MISSING_PERMISSIONS, INVALID_FORM = 50001, 50013, 50035
-NO_HISTORY = 160_002
+NO_HISTORY, THREAD_EXISTS = 160_002, 160_004
 _GONE = {
     UNKNOWN_CHANNEL: "the channel does not exist any more",
     UNKNOWN_GUILD: "the server does not exist any more, or the bot was removed from it",

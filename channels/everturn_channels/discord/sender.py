@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import anyio
 import discord
@@ -21,6 +23,8 @@ from everturn_channels.discord.failures import (
     MISSING_PERMISSIONS,
     NETWORK_ERRORS,
     NO_HISTORY,
+    THREAD_EXISTS,
+    UNKNOWN_CHANNEL,
     send_error,
 )
 from everturn_channels.discord.markup import LIMIT_UNITS
@@ -51,9 +55,15 @@ ROW_BUTTONS, ROWS = 5, 5
 NO_EMBEDS = 1 << 2
 NO_PINGS: dict[str, object] = {"parse": [], "replied_user": False}
 "Nobody is notified by what a text holds."
+TITLE_CHARS = 90
+TITLE = marked("Conversation")
 _REMEMBERED = 2_000
 
-Act: TypeAlias = Literal["message", "file", "edit", "reaction", "typing"]
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+Act: TypeAlias = Literal["message", "file", "edit", "reaction", "typing", "thread"]
 "What is done; permissions depend on it."
 _NEEDED: dict[Act, tuple[str, ...]] = {
     "message": ("view_channel", "send_messages"),
@@ -61,15 +71,21 @@ _NEEDED: dict[Act, tuple[str, ...]] = {
     "edit": ("view_channel",),
     "reaction": ("view_channel", "read_message_history", "add_reactions"),
     "typing": ("view_channel", "send_messages"),
+    "thread": ("view_channel", "create_public_threads", "send_messages_in_threads"),
 }
 
 
 class Sender:
     """Says things through the client of the moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, opens_threads: bool = False) -> None:
         self.client: Client | None = None
         "None = not logged in."
+        self.opens_threads = opens_threads
+        "Whether a question in a channel is answered in a thread below it."
+        self._titles: OrderedDict[str, str] = OrderedDict()
+        self._instead: OrderedDict[str, int] = OrderedDict()
+        "By thread that cannot be opened: the channel."
         self._paused_until: dict[int, float] = {}
         "By channel, on the event loop's clock: Discord wants to hear nothing there."
         self._homes: OrderedDict[str, int] = OrderedDict()
@@ -80,16 +96,67 @@ class Sender:
         """Remember that a message stands in a thread."""
         _remember(self._homes, str(message_id), thread_id)
 
+    def remember_title(self, message_id: str, text: str) -> None:
+        """Remember what a thread is called that is opened below a message."""
+        _remember(self._titles, message_id, " ".join(text.split())[:TITLE_CHARS])
+
+    def place_of(self, chat: str, topic: str) -> int:
+        """Return the channel or thread in which something is said."""
+        return self._instead.get(topic) or channel_of(chat, topic)
+
+    async def _in_place(self, chat: str, topic: str, act: Callable[[int], Awaitable[T]]) -> T:
+        """Do something in a channel or a thread, which is opened where nobody did so far.
+
+        A thread has the id of the message that it stands below, so two of them cannot come to be.
+        """
+        place = self.place_of(chat, topic)
+        try:
+            return await act(place)
+        except RefusedError as error:
+            is_unknown = getattr(error.__cause__, "code", 0) == UNKNOWN_CHANNEL
+            if not (self.opens_threads and topic and is_unknown):
+                raise
+        return await act(await self._open_thread(chat, topic))
+
+    async def _open_thread(self, chat: str, topic: str) -> int:
+        """Open a thread below a message; return it, or the channel where none can be opened.
+
+        Source: https://docs.discord.com/developers/resources/channel#start-thread-from-message,
+        2026-11.
+        """
+        route = Route(
+            "POST",
+            "/channels/{channel_id}/messages/{message_id}/threads",
+            channel_id=_id(chat),
+            message_id=_id(topic),
+        )
+        try:
+            await self._request("thread", route, {"name": self._titles.get(topic) or said(TITLE)})
+        except RefusedError as error:
+            if getattr(error.__cause__, "code", 0) != THREAD_EXISTS:
+                fields = {"channel_id": chat, "why": str(error)}
+                log.warning(
+                    "a thread cannot be opened: it is answered in the channel", extra=fields
+                )
+                _remember(self._instead, topic, _id(chat))
+                return _id(chat)
+        except UnknownOutcomeError as error:  # once it is open it is found so
+            raise NotSentError(str(error)) from error
+        return _id(topic)
+
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`."""
-        channel = channel_of(message.chat_id, message.topic)
+        return await self._in_place(message.chat_id, message.topic, partial(self._send, message))
+
+    async def _send(self, message: Outbound, channel: int) -> str:
         payload = _content(message.payload)
         if message.is_repeat and message.is_late:  # the nonce may be forgotten
             await self._label(message, payload)  # the person is told that it may stand there twice
         payload |= {"allowed_mentions": NO_PINGS, "flags": NO_EMBEDS}
         # the library repeats a request after some errors of the server: never without a nonce
         payload |= {"nonce": message.nonce or secrets.token_hex(8), "enforce_nonce": True}
-        if message.reply_to.isdecimal():
+        # What a thread stands below is in another channel.
+        if message.reply_to.isdecimal() and message.reply_to != str(channel):
             payload["message_reference"] = {
                 "message_id": message.reply_to,
                 "fail_if_not_exists": False,
@@ -136,10 +203,14 @@ class Sender:
         body |= {"allowed_mentions": NO_PINGS, "flags": NO_EMBEDS, "components": []}
         await self._request("edit", route, body)
 
-    async def type(self, channel: int) -> None:
-        """Show the typing indicator."""
-        route = Route("POST", "/channels/{channel_id}/typing", channel_id=channel)
-        await self._request("typing", route)
+    async def type(self, chat: str, topic: str) -> None:
+        """As `Adapter.type`."""
+
+        async def show(channel: int) -> None:
+            route = Route("POST", "/channels/{channel_id}/typing", channel_id=channel)
+            await self._request("typing", route)
+
+        await self._in_place(chat, topic, show)
 
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """As `Adapter.react`."""

@@ -23,6 +23,8 @@
 - `running_channel`: what one channel works with while it runs
 - `status_reactions`: reactions on a person's message that say how far it is: seen, being worked on,
   done
+- `submission_rules`: how a message is handed to its conversation: under which name, and how it
+  waits there
 - `text_files`: which files can be shown as text
 - `owners/`: what owners do from a private chat, and the questions that are brought to them
 """

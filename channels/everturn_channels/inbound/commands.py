@@ -30,8 +30,8 @@ from everturn_actors.ports import SessionFilter
 from everturn_channels.access.owners import find_owner
 from everturn_channels.adapter import Command
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.inbound.receiver import message_key
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text, used_text
+from everturn_channels.inbound.submission_rules import message_key
 from everturn_channels.keeping import PinnedMessage, newest_with, nothing_to_pin, pins_text
 from everturn_channels.languages import t
 from everturn_channels.texts import (

@@ -37,7 +37,7 @@ _HALVES: Final = re.compile(r"[\ud800-\udfff]")
 _BACKTICKS: Final = re.compile(r"`+")
 _OURS: Final = re.compile(
     r"\[ ?(forwarded\b|in reply to |file |attached: |[^\]]{1,80} (was|were) sent\b|reacted with\b"
-    r"|(location|venue|contact|poll|quiz|dice|sticker|story|embed|checklist|game|invoice"
+    r"|(location|venue|contact|poll|quiz|dice|sticker|story|embed|post|checklist|game|invoice"
     r"|voice note|audio file)\b"
     r"|e-mail\b)",
     re.IGNORECASE,

@@ -27,8 +27,9 @@ from everturn_channels.delivery.approvals import approval_token, button_data, ch
 from everturn_channels.delivery.questions import question_of
 from everturn_channels.inbound.access_control import AccessControl, log_damaged
 from everturn_channels.inbound.button_clicks import decide
-from everturn_channels.inbound.receiver import Receiver, message_key
+from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.inbound.running_channel import RunningChannel
+from everturn_channels.inbound.submission_rules import message_key
 from everturn_channels.names import one_line
 
 QUOTE_CHARACTERS: Final = 200  # of the message that it stands on; it is only to be recognised

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import sha256
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 from msgspec import Struct
@@ -30,14 +29,12 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import (
     IMAGE_TYPES,
-    AmbientRules,
     ConversationKey,
     IncomingMessage,
     Queueing,
     Upload,
 )
 from everturn_actors.service import Submission
-from everturn_actors.state.validation import KEY_CHARS
 from everturn_channels.adapter import Command, Edit, Message
 from everturn_channels.inbound.access_control import (
     DAMAGED,
@@ -52,10 +49,11 @@ from everturn_channels.inbound.message_text import ambient_text, compose, edit_t
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.inbound.status_reactions import StatusReactor
+from everturn_channels.inbound.submission_rules import ambient_rules, message_key, queueing
 from everturn_channels.inbound.text_files import text_of
 from everturn_channels.languages import marked, speaking, t
 from everturn_channels.rate_limits import Cooldown
-from everturn_channels.settings import BufferRules, QueueRules
+from everturn_channels.settings import QueueRules
 from everturn_channels.texts import (
     busy,
     nothing_to_read,
@@ -66,7 +64,6 @@ from everturn_channels.texts import (
 
 logger = logging.getLogger(__name__)
 
-ALBUM_HOLD_S: Final = 1.0  # the parts of an album come one by one, within a second
 FETCH_HOLD_MAX_S: Final = 10.0  # of what the fetching of one part is thought to say of the next
 DELETABLE_MAX: Final = 4096  # messages of which is known to which conversation they belong
 EXTRAS_MAX: Final = 64  # messages whose files' text is kept for an edit: those of the last moments
@@ -91,6 +88,16 @@ class _Extras(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...]
 
 
+class _Taken(Struct, frozen=True):
+    """A message that was handed in."""
+
+    key: ConversationKey
+    name: str
+    "Its idempotency key."
+    is_for_us: bool
+    "Whether it was said to the agent, and not beside."
+
+
 class Receiver:
     """Takes the messages of one channel. Those of one chat come one after the other."""
 
@@ -109,7 +116,7 @@ class Receiver:
         self._holding = anyio.CapacityLimiter(AT_ONCE)
         self._reactor = StatusReactor(channel.adapter, channel.settings, tasks)
         self._extras: OrderedDict[str, _Extras] = OrderedDict()
-        self._taken: OrderedDict[tuple[str, str], ConversationKey] = OrderedDict()
+        self._taken: OrderedDict[tuple[str, str], _Taken] = OrderedDict()
 
     # --- messages ---
 
@@ -154,7 +161,7 @@ class Receiver:
             sender=message.sender.id,
             idempotency_key=message_key(admission.key, message.id),
             untrusted=decision.untrusted or message.is_outside,
-            ambient=_ambient_rules(decision.buffer, decision.shown),
+            ambient=ambient_rules(decision.buffer, decision.shown),
         )
         await self._submit(message, incoming, decision.queue)
 
@@ -274,16 +281,23 @@ class Receiver:
         message = Message(
             id=command.id, chat=command.chat, sender=command.sender, at=command.at, text=text
         )
-        queue = admission.decision.queue
-        incoming = IncomingMessage(
-            text=compose(message, in_group=command.chat.type != "dm"),
+        name = message_key(admission.key, command.id)
+        is_untrusted = untrusted or admission.decision.untrusted
+        incoming = self._incoming(message, admission, name, untrusted=is_untrusted)
+        return await self._submit(message, incoming, admission.decision.queue) is not None
+
+    def _incoming(
+        self, message: Message, admission: Admission, name: str, *, untrusted: bool
+    ) -> IncomingMessage:
+        """Return a message without files as what its conversation takes, under a name."""
+        return IncomingMessage(
+            text=compose(message, in_group=message.chat.type != "dm"),
             key=admission.key,
-            sender=command.sender.id,
-            idempotency_key=message_key(admission.key, command.id),
-            untrusted=untrusted or admission.decision.untrusted,
-            queueing=queueing(queue, is_album=False, took_s=0),
+            sender=message.sender.id,
+            idempotency_key=name,
+            untrusted=untrusted,
+            queueing=queueing(admission.decision.queue, is_album=False, took_s=0),
         )
-        return await self._submit(message, incoming, queue) is not None
 
     async def react(
         self, message: Message, name: str, admission: Admission, *, is_turn: bool
@@ -296,25 +310,19 @@ class Receiver:
             admission: What becomes of what its sender says.
             is_turn: Whether it is a turn of its own; else the next one is told of it.
         """
-        decision, in_group = admission.decision, message.chat.type != "dm"
-        incoming = IncomingMessage(
-            text=ambient_text(message),
-            kind="ambient",
-            key=admission.key,
-            sender=message.sender.id,
-            idempotency_key=message_key(admission.key, name),
-            untrusted=decision.untrusted,
-        )
+        decision, name = admission.decision, message_key(admission.key, name)
+        incoming = self._incoming(message, admission, name, untrusted=decision.untrusted)
         if is_turn and decision.action == "answer":
+            in_group = message.chat.type != "dm"
+            incoming = replace(incoming, reply_to=message.id if in_group else "")
+        else:
             incoming = replace(
                 incoming,
-                kind="prompt",
-                text=compose(message, in_group=in_group),
-                reply_to=message.id if in_group else "",
-                queueing=queueing(decision.queue, is_album=False, took_s=0),
+                text=ambient_text(message),
+                kind="ambient",
+                queueing=Queueing(),
+                ambient=ambient_rules(decision.buffer, "note"),
             )
-        else:
-            incoming = replace(incoming, ambient=_ambient_rules(decision.buffer, "note"))
         await self._submit(message, incoming, decision.queue)
 
     async def _submit(
@@ -324,7 +332,9 @@ class Receiver:
         fields = {**self._fields, "chat": message.chat.id, "message_id": message.id}
         is_for_us = incoming.kind == "prompt"
         if incoming.key is not None:
-            self._taken[message.chat.id, message.id] = incoming.key
+            self._taken[message.chat.id, message.id] = _Taken(
+                incoming.key, incoming.idempotency_key, is_for_us=is_for_us
+            )
         while len(self._taken) > DELETABLE_MAX:
             self._taken.popitem(last=False)  # it waits no longer
         try:
@@ -372,7 +382,14 @@ class Receiver:
             return
         if not edit.text.strip() or self._access.is_flood(edit):
             return
-        key = message_key(admission.key, edit.id)
+        taken = self._taken.get((edit.chat.id, edit.id))
+        if taken is None:
+            taken = _Taken(admission.key, message_key(admission.key, edit.id), is_for_us=True)
+        is_answered = edit.is_addressed and admission.decision.action == "answer"
+        if is_answered and not taken.is_for_us:
+            await self._take_named(edit, admission)
+            return
+        key = taken.name
         in_group = edit.chat.type != "dm"
         text = edit_text(edit, in_group=in_group)
         extras = self._extras.get(key)
@@ -386,7 +403,7 @@ class Receiver:
             )
         fields = {**self._fields, "chat": edit.chat.id, "message_id": edit.id}
         try:
-            is_changed = await self._context.service.conversations.edit(admission.key, key, text)
+            is_changed = await self._context.service.conversations.edit(taken.key, key, text)
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(admission.key, error)
         except (InvalidInputError, UnknownAgentError, UnknownSessionError) as error:
@@ -395,19 +412,31 @@ class Receiver:
             if not is_changed:
                 logger.debug("an edit came too late", extra=fields)
 
+    async def _take_named(self, edit: Edit, admission: Admission) -> None:
+        """Take a message that names the bot since it was changed: as one that is written now."""
+        message = Message(
+            id=edit.id, chat=edit.chat, sender=edit.sender, at=edit.at, text=edit.text
+        )
+        name = message_key(admission.key, f"{edit.id} named")
+        untrusted = admission.decision.untrusted
+        incoming = self._incoming(message, admission, name, untrusted=untrusted)
+        in_group = edit.chat.type != "dm"
+        incoming = replace(incoming, reply_to=edit.id if in_group else "")
+        await self._submit(message, incoming, admission.decision.queue)
+
     async def delete(self, chat: str, message_id: str) -> None:
         """Take a message back whose turn has not begun; return when that is durable, or too late.
 
         One that came before the last start is answered all the same.
         """
-        key = self._taken.get((chat, message_id))
-        if key is None:
+        taken = self._taken.get((chat, message_id))
+        if taken is None:
             return
         fields = {**self._fields, "chat": chat, "message_id": message_id}
         try:
             with anyio.fail_after(self._limits.take_s):
-                name = message_key(key, message_id)
-                is_gone = await self._context.service.conversations.withdraw(key, name)
+                conversations = self._context.service.conversations
+                is_gone = await conversations.withdraw(taken.key, taken.name)
         except (CoreError, TimeoutError) as error:
             why = str(error) or "it took too long"
             logger.warning("a deletion could not be kept", extra={**fields, "error": why})
@@ -437,35 +466,3 @@ class Receiver:
         who = message.chat.id, message.sender.id, text
         if self._worded.may(who, self._context.clock.now()):
             self._say(message, text)
-
-
-def message_key(key: ConversationKey, message_id: str) -> str:
-    """Return the idempotency key of a message: the same for the same message, for ever."""
-    told = f"{key.channel}:{key.chat}:{message_id}"
-    if len(told) <= KEY_CHARS:
-        return told
-    # The same each time, and short enough for a key.
-    return f"{key.channel[:64]}:{sha256(told.encode('utf-8', 'replace')).hexdigest()}"
-
-
-def _ambient_rules(buffer: BufferRules, shown: Literal["message", "note", "never"]) -> AmbientRules:
-    return AmbientRules(
-        shown=shown, max_messages=buffer.max_messages, max_age_s=int(buffer.max_age_s)
-    )
-
-
-def queueing(queue: QueueRules, *, is_album: bool, took_s: float) -> Queueing:
-    """Return how a message waits. `took_s` is how long it took to fetch its files.
-
-    The next part of an album comes as soon as the one before is taken, and takes about as long.
-    """
-    debounce_s = queue.debounce_s
-    if is_album:
-        debounce_s = max(debounce_s, ALBUM_HOLD_S) + took_s  # one turn answers all its parts
-    return Queueing(
-        debounce_s=debounce_s,
-        joins="own" if queue.mode == "sequential" else "all",
-        drops_when_busy=queue.mode == "drop",
-        max_waiting=queue.max_pending,
-        overflow=queue.overflow,
-    )

@@ -40,6 +40,8 @@ class MatrixAccount:
     "`http://host:port` or `socks5://host:port`; empty = none."
     keys: Path | None = None
     "The folder in which the keys of encrypted rooms are kept; None = those are not read."
+    has_threads: bool = False
+    "Whether a question in a room is answered in a thread below it."
 
 
 class Login(Struct, frozen=True, kw_only=True):

@@ -166,6 +166,7 @@ class MatrixAdapter(Adapter):
                 encryption=encryption,
                 clock=self._clock,
                 limits=self._backlog,
+                has_threads=self._account.has_threads,
             )
 
     async def _log_in(self, server: Homeserver, handler: InboundHandler) -> Login:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -54,6 +55,7 @@ logger = logging.getLogger(__name__)
 KEY_WAIT_S: Final = 10.0
 "A key may come a moment after the message that it is for; what follows in the chat waits for it."
 TOLD_EVERY_S: Final = 3600.0
+_THREADS_KNOWN: Final = 5_000
 NO_KEY: Final = marked(
     "I cannot read what you wrote: it is encrypted, and its key was not given to me. If the key"
     " comes I read it then; or write it again."
@@ -82,6 +84,8 @@ class Connection(Struct, frozen=True, kw_only=True):
     "None = encrypted rooms are not read."
     clock: Clock
     limits: BacklogLimits
+    has_threads: bool
+    "Whether a question in a room is answered in a thread below it."
 
 
 class EventReader:
@@ -94,6 +98,8 @@ class EventReader:
         self._told: Cooldown[str] = Cooldown(TOLD_EVERY_S)
         self._missing: RecentKeys[tuple[str, str]] = RecentKeys()
         "The rooms and sessions whose key was waited for in vain."
+        self._ours: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        "By room and thread: whether it is one with the bot."
 
     async def read(self, raw: Json, room_id: str) -> Sequence[InboundEvent]:
         """Return what an event means; nothing where it is for nobody.
@@ -135,13 +141,17 @@ class EventReader:
         quoted, quoted_name, is_reply = await self._quote(room, relation.replies_to)
         text = body_of(content, sender.name)
         is_named = mentions(content, connection.me, connection.name)
+        is_meant = is_named or is_reply
+        event_id, here = text_of(event, "event_id"), room.chat(relation.thread)
+        if relation.thread and not is_meant and here.type == "group":
+            is_meant = await self._is_ours(room, relation.thread)
         message = Message(
-            id=text_of(event, "event_id"),
-            chat=room.chat(relation.thread),
+            id=event_id,
+            chat=self._chat(room, relation.thread, event_id, is_meant=is_meant),
             sender=sender,
             text=without_name(text, connection.me, connection.name) if is_named else text.strip(),
             at=time_of(event, connection.clock.now()),
-            is_addressed=is_named or is_reply,
+            is_addressed=is_meant,
             files=(self._file(content),) if has_file(content) else (),
             quoted=quoted,
             quoted_name=quoted_name,
@@ -156,14 +166,41 @@ class EventReader:
             id=message.id,
             name=command[0],
             argument=command[1],
-            chat=message.chat,
+            chat=here,  # it begins no thread
             sender=sender,
             at=message.at,
             is_addressed=message.is_addressed,
             is_typed=text_of(content, "msgtype") == "m.text" and not relation.replies_to,
             otherwise=message,
-            answer=self._answer(message.chat, message.id),
+            answer=self._answer(here, message.id),
         )
+
+    def _chat(self, room: Room, thread: str, event_id: str, *, is_meant: bool) -> ChatRef:
+        """Return where a message stands: in its thread, or in the one that it begins."""
+        chat = room.chat(thread)
+        is_first = self._connection.has_threads and chat.type == "group" and is_meant
+        if thread or not is_first:
+            return chat
+        self._note_thread(room.id, event_id, is_ours=True)
+        return room.chat(event_id)
+
+    async def _is_ours(self, room: Room, thread: str) -> bool:
+        """Whether a thread began with a question to the bot, or with what the bot said."""
+        connection = self._connection
+        if not connection.has_threads:
+            return False
+        if (room.id, thread) not in self._ours:
+            first = await self._event(room, thread) or {}
+            is_own = text_of(first, "sender") == connection.me
+            content = object_of(first, "content")
+            is_named = bool(content) and mentions(content, connection.me, connection.name)
+            self._note_thread(room.id, thread, is_ours=is_own or is_named)
+        return self._ours[room.id, thread]
+
+    def _note_thread(self, room_id: str, thread: str, *, is_ours: bool) -> None:
+        self._ours[room_id, thread] = is_ours
+        if len(self._ours) > _THREADS_KNOWN:
+            self._ours.popitem(last=False)
 
     async def _quote(self, room: Room, event_id: str) -> tuple[str, str, bool]:
         """Return what a message replies to, who wrote that, and whether it was the bot."""
@@ -189,10 +226,11 @@ class EventReader:
         person = room.person(sender)
         is_named = mentions(content, connection.me, connection.name)
         text = body_of(content, person.name).strip()
+        thread = related(before).thread
         return [
             Edit(
                 id=target,
-                chat=room.chat(related(before).thread),
+                chat=self._chat(room, thread, target, is_meant=is_named),
                 sender=room.person(sender),
                 text=without_name(text, connection.me, connection.name)
                 if is_named

@@ -198,6 +198,8 @@ class DiscordSettings(BotSettings):
 
     gateway_url: SocketUrl | None = None
     "Of Discord's gateway, where it is not its own."
+    threads: bool = False
+    "Whether what is asked in a channel is answered in a thread, a conversation of its own."
 
 
 def _discord(setup: ChannelSetup[DiscordSettings]) -> Adapter:
@@ -213,6 +215,7 @@ def _discord(setup: ChannelSetup[DiscordSettings]) -> Adapter:
         backlog=BacklogLimits(
             max_messages=common.backlog_max_messages, max_age_s=common.backlog_max_age_s
         ),
+        has_threads=settings.threads,
     )
 
 
@@ -252,6 +255,8 @@ class MatrixSettings(PluginChannelSettings):
     "Of a login of the bot's own; instead of user and password."
     encryption: bool = True
     "Whether encrypted rooms are read."
+    threads: bool = False
+    "Whether what is asked in a room is answered in a thread, a conversation of its own."
     proxy: ProxyUrl | None = None
     "Through which the homeserver is reached."
 
@@ -268,6 +273,7 @@ def _matrix(setup: ChannelSetup[MatrixSettings]) -> Adapter:
             access_token=settings.access_token,
             proxy=settings.proxy or "",
             keys=keys if settings.encryption else None,
+            has_threads=settings.threads,
         ),
         clock=setup.clock,
         backlog=BacklogLimits(
