@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -25,6 +26,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.ports import ABSENT
 from everturn_gateway.app import open_keyed
+from everturn_gateway.builtin.postgres import database, guard
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
 from everturn_gateway.builtin.postgres.schema import STEPS, VERSION
 from everturn_gateway.builtin.postgres.settings import PostgresSettings, secrets
@@ -192,6 +194,31 @@ async def test_a_gateway_that_lost_its_database_to_another_one_stops(
                 await anyio.sleep_forever()
 
     assert caught.group_contains(WorkspaceLostError, match="another gateway took this database")
+
+
+@pytest.mark.parametrize("node", ["", "a"])
+async def test_a_gateway_takes_its_lock_from_its_own_connection_that_was_lost(
+    database_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: str
+) -> None:
+    """The way there broke, and the server waits for who does not come any more."""
+    monkeypatch.setattr(guard, "LOOK_S", 0.05)
+    monkeypatch.setattr(guard, "NODE_LOOK_S", 0.05)
+    monkeypatch.setattr(database, "_CLOSE_S", 0.1)  # what was lost is not waited for here
+    async with open_line(database_server.port) as line:
+        url = database_server.url().replace(str(database_server.port), str(line.port))
+        section = PostgresSettings(url=url, schema=f"t{uuid4().hex}", connections=2)
+        holder = "SELECT max(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE "
+        holder += (
+            f"locktype = 'advisory' AND application_name LIKE 'everturn process {os.getpid()} %'"
+        )
+        async with POSTGRES.open(postgres_setup(section, tmp_path, node=node)) as opened:
+            pid = partial(anyio.to_thread.run_sync, database_server.psql, holder)
+            before = await pid()
+            line.lose()
+            with anyio.fail_after(20):
+                while await pid() == before:  # noqa: ASYNC110 - the server tells nobody
+                    await anyio.sleep(0.05)
+            await opened.store.append(SESSION_ID, simple_log(1), expected_seq=0)
 
 
 def test_a_password_is_a_secret_however_it_is_written() -> None:

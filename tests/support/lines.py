@@ -30,6 +30,7 @@ class Line:
         self.dropped = 0
         "Bytes of answers that did not arrive."
         self._state: State = "open"
+        self._losses = 0
         self._scopes = set[anyio.CancelScope]()
 
     def set(self, state: State) -> None:
@@ -38,6 +39,10 @@ class Line:
         if state == "cut":
             for scope in self._scopes:
                 scope.cancel()
+
+    def lose(self) -> None:
+        """Let nothing pass of what is connected now, its end neither; who comes anew gets in."""
+        self._losses += 1
 
     async def carry(self, here: ByteStream) -> None:
         """Carry one connection."""
@@ -57,17 +62,21 @@ class Line:
             await anyio.connect_tcp("127.0.0.1", self.target) as there,
             anyio.create_task_group() as ways,
         ):
+            losses = self._losses
 
             async def way(source: ByteStream, goal: ByteStream, *, is_answer: bool) -> None:
                 try:
                     while True:
                         data = await source.receive()
+                        if self._losses > losses:
+                            continue
                         if self._state == "open" or (self._state == "deaf" and not is_answer):
                             await goal.send(data)
                         elif is_answer:
                             self.dropped += len(data)
                 except _ENDED:
-                    ways.cancel_scope.cancel()
+                    if self._losses == losses or is_answer:
+                        ways.cancel_scope.cancel()
 
             async def answers() -> None:
                 await way(there, here, is_answer=True)

@@ -21,6 +21,8 @@ TTL_S: Final = 5.0
 "How long the referee keeps a lease that is not renewed."
 SAFE_S: Final = 0.8 * TTL_S
 "How long its holder begins anything by it, from before it asked."
+BACK_S: Final = 2.0
+"How long those who lived before the referee was away count as living when it is back."
 
 Epochs: TypeAlias = Mapping[str, int]
 "The number of each lease; it grows whenever the lease is taken."
@@ -122,6 +124,10 @@ class View(Struct, frozen=True, kw_only=True):
     others: Mapping[str, str] = field(default_factory=dict[str, str])
     members: tuple[Member, ...] = ()
     "Who lives; empty before the first answer."
+    heard_s: float = 0.0
+    "When the last answer came, by the clock of this process."
+    back_until_s: float = 0.0
+    "Until when those of `members` count as living who have not spoken since the referee was away."
 
     def epoch(self, lease: str, now_s: float) -> int | None:
         """Return the epoch of a lease by which something may be begun; None = by none."""
@@ -226,20 +232,35 @@ def heard(view: View, beat: Beat, answer: Answer, *, sent_s: float, now_s: float
     }
     lost = (before.keys() - held.keys() - beat.give.keys()) | is_anew
     leaving = view.leaving & held.keys() - is_anew
+    # All leases ran out while the referee was away. Whoever asks first would take those of the
+    # others, who ask in this moment as well, and give them back later.
+    is_back = bool(view.members) and sent_s - view.heard_s >= SAFE_S
+    back_until_s = now_s + BACK_S if is_back else view.back_until_s
     return Change(
         view=replace(
             view,
+            heard_s=now_s,
+            back_until_s=back_until_s,
             held=held,
             leaving=leaving,
             left=view.left & leaving,
             found={name: epoch for name, epoch in answer.found.items() if name not in held}
             | {name: epoch for name, epoch in answer.granted.items() if name not in held},
             others=answer.others,
-            members=answer.members,
+            members=_living(view, answer, is_back=now_s < back_until_s),
         ),
         taken=frozenset((held.keys() - before.keys()) | is_anew),
         lost=frozenset(lost),
     )
+
+
+def _living(view: View, answer: Answer, *, is_back: bool) -> tuple[Member, ...]:
+    """Return who lives; with `is_back` those as well who had no time yet to say so."""
+    if not is_back:
+        return answer.members
+    found = {each.node.name: each for each in view.members if not each.drains}
+    found |= {each.node.name: each for each in answer.members}
+    return tuple(found[name] for name in sorted(found))
 
 
 def passed(view: View, now_s: float) -> Change:

@@ -31,7 +31,7 @@ COMMAND_S: Final = 60.0  # a statement takes milliseconds; what takes longer han
 PING_S: Final = 2.0
 _CLOSE_S: Final = 5.0
 _HOST_S: Final = 0.25  # between two hosts, and two tries of one
-_BACKOFF: Final = Backoff(first_s=0.05, longest_s=1.0)
+_BACKOFF: Final = Backoff(first_s=0.05, longest_s=0.3)  # all wait for the one that is back
 # What a server learns of a client whose machine is gone, after some 15 s instead of two hours.
 # Source: https://www.postgresql.org/docs/current/runtime-config-connection.html (read 2026-11-26).
 _SETTINGS: Final = {
@@ -206,7 +206,7 @@ async def _starting_up(pool: asyncpg.Pool[asyncpg.Record]) -> None:
         except asyncpg.CannotConnectNowError:
             if anyio.current_time() >= deadline:
                 raise
-            await anyio.sleep(_BACKOFF.longest_s / 4)
+            await anyio.sleep(_HOST_S)
 
 
 async def _connect(settings: PostgresSettings, name: str) -> Connection:

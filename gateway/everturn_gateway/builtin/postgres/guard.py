@@ -4,8 +4,9 @@ Gateways that share a schema hold that lock together, and each a second one on i
 
 A gateway that is killed leaves nothing behind: its next start has the lock at once. Where the
 server was away, the lock is taken again as soon as it is back; whoever came meanwhile keeps it, and
-this gateway stops. What is written is compared in the store all the same (`SessionStore.append`):
-the lock only keeps work from being done twice.
+this gateway stops. Where only the way there was away, the server may not have noticed: what holds
+the lock is then the connection of before, and is ended. What is written is compared in the store
+all the same (`SessionStore.append`): the lock only keeps work from being done twice.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import anyio
 import asyncpg
+from msgspec import Struct
 
 from everturn_actors.errors import JournalError, WorkspaceLockedError, WorkspaceLostError
 from everturn_gateway.builtin.postgres.database import Attempt, Connection, Database
@@ -29,23 +32,43 @@ logger = logging.getLogger(__name__)
 LOOK_S: Final = 1.0  # how often an idle gateway looks whether the lock is still its own
 NODE_LOOK_S: Final = 3.0  # the same of a node: its leases tell it sooner that the database is away
 _TAKE: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
+_WAIT: Final = "SELECT pg_advisory_lock(hashtextextended($1, 0))"
 _SHARE: Final = "SELECT pg_try_advisory_lock_shared(hashtextextended($1, 0))"
-_HOLDER: Final = """
-SELECT application_name, coalesce(host(client_addr), 'this machine'), backend_start
+_HOLDERS: Final = """
 FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND objsubid = 1
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND (classid::bigint << 32) | objid::bigint = hashtextextended($1, 0)
 """
+_HOLDER: Final = f"""
+SELECT application_name, coalesce(host(client_addr), 'this machine'), backend_start {_HOLDERS}
+"""
+_END: Final = f"SELECT pg_terminate_backend(pid) {_HOLDERS} AND (pid, backend_start) = ($2, $3)"
+_MINE: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_END_S: Final = 5.0  # for a connection of before to end
+
+
+class _Lock(Struct, frozen=True):
+    """The connection that holds the locks of a gateway."""
+
+    connection: Connection
+    pid: int
+    "Its process of the server, which another one may be called by later."
+    since: datetime
+    "When that process began."
 
 
 class Guard:
     """The lock of this gateway."""
 
-    def __init__(self, database: Database, connection: Connection, node: str) -> None:
-        """Take the connection that holds it; `node` is the gateway's name among others."""
-        self._database, self._connection, self._node = database, connection, node
+    def __init__(self, database: Database, lock: _Lock, node: str) -> None:
+        """Take the lock; `node` is the gateway's name among others."""
+        self._database, self._lock, self._node = database, lock, node
         self._taking = anyio.Lock()
+
+    @property
+    def _connection(self) -> Connection:
+        return self._lock.connection
 
     async def hold(self) -> None:
         """Return when the lock is ours; take it again where the connection was lost.
@@ -84,13 +107,13 @@ class Guard:
         await self.hold()
 
     async def _take_again(self) -> None:
-        async def take(_attempt: Attempt) -> Connection | str:
-            return await _taken(self._database, self._node)
+        async def take(_attempt: Attempt) -> _Lock | str:
+            return await _taken(self._database, self._node, before=self._lock)
 
-        connection = await self._database.trying(take, is_write=True)
-        if isinstance(connection, str):
+        lock = await self._database.trying(take, is_write=True)
+        if isinstance(lock, str):
             raise WorkspaceLostError(Path(_name(self._database)), why=_LOST)
-        self._connection = connection
+        self._lock = lock
         logger.info("the database is back; no other gateway came meanwhile")
 
     async def close(self) -> None:
@@ -117,12 +140,12 @@ async def open_guard(database: Database, node: str = "") -> AsyncGenerator[Guard
     Raises:
         WorkspaceLockedError: Another gateway has it.
     """
-    connection = await database.trying(lambda _attempt: _taken(database, node))
-    if isinstance(connection, str):
-        holder = await database.row(_HOLDER, connection)
-        message = _in_use(database, holder, node, is_twin=connection != _name(database))
+    lock = await database.trying(lambda _attempt: _taken(database, node))
+    if isinstance(lock, str):
+        holder = await database.row(_HOLDER, lock)
+        message = _in_use(database, holder, node, is_twin=lock != _name(database))
         raise WorkspaceLockedError(Path(database.place), 0, message=message)
-    guard = Guard(database, connection, node)
+    guard = Guard(database, lock, node)
     try:
         yield guard
     finally:
@@ -145,20 +168,38 @@ def _in_use(database: Database, holder: asyncpg.Record | None, node: str, *, is_
     return f"{text}; stop it, or give this one a schema of its own (store.schema)"
 
 
-async def _taken(database: Database, node: str) -> Connection | str:
-    """Return a new connection that holds the locks, or the name of the one that another has."""
+async def _taken(database: Database, node: str, before: _Lock | None = None) -> _Lock | str:
+    """Return the locks on a new connection, or the name of the one that another has.
+
+    Args:
+        database: Where they are.
+        node: The name of this gateway among others; empty = it is alone.
+        before: What held them until the way there broke.
+    """
     connection = await database.connect(f"everturn process {os.getpid()}")
     schema = _name(database)
     locks = ((_SHARE, schema), (_TAKE, f"{schema} node {node}")) if node else ((_TAKE, schema),)
     try:
         for take, name in locks:
-            if not await connection.fetchval(take, name):
+            if not await connection.fetchval(take, name) and not (
+                before is not None and await _taken_from(before, connection, name)
+            ):
                 await connection.close()
                 return name
+        row = await connection.fetchrow(_MINE)
+        assert row is not None, "this connection"
     except BaseException:
         connection.terminate()
         raise
-    return connection
+    return _Lock(connection, *row)
+
+
+async def _taken_from(before: _Lock, connection: Connection, name: str) -> bool:
+    """Return whether a lock is taken that only our own connection of before still held."""
+    if not await connection.fetchval(_END, name, before.pid, before.since):
+        return False
+    await connection.execute(_WAIT, name, timeout=_END_S)
+    return True
 
 
 def _name(database: Database) -> str:
