@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from everturn._asgi import Mounted, mounted
 from everturn._errors import TurnFailedError
@@ -41,6 +41,15 @@ class PendingApproval:
     "What an answer is bound to."
     inquiry: Inquiry | None = None
     "What the agent wants to know; None = it is asked whether the call may run."
+
+
+class MessageOptions(TypedDict, total=False):
+    """What may be said of a message besides its text; see `Gateway.submit`."""
+
+    conversation: str
+    sender: str
+    idempotency_key: str
+    files: Sequence[Upload]
 
 
 class Gateway:
@@ -115,11 +124,7 @@ class Gateway:
         self,
         agent: str,
         text: str,
-        *,
-        conversation: str = "main",
-        sender: str = "",
-        idempotency_key: str = "",
-        files: Sequence[Upload] = (),
+        **message: Unpack[MessageOptions],
     ) -> TurnResult:
         """Ask an agent and wait for its answer; the arguments are those of `submit`.
 
@@ -130,14 +135,7 @@ class Gateway:
             TurnFailedError: There is no answer; the message and what the turn did are kept.
             CoreError: As `submit`.
         """
-        submission = await self.submit(
-            agent,
-            text,
-            conversation=conversation,
-            sender=sender,
-            idempotency_key=idempotency_key,
-            files=files,
-        )
+        submission = await self.submit(agent, text, **message)
         result = await submission.result()
         if result.outcome != "answered":
             raise TurnFailedError(result)
@@ -147,11 +145,7 @@ class Gateway:
         self,
         agent: str,
         text: str,
-        *,
-        conversation: str = "main",
-        sender: str = "",
-        idempotency_key: str = "",
-        files: Sequence[Upload] = (),
+        **message: Unpack[MessageOptions],
     ) -> AsyncGenerator[str]:
         """Ask an agent and yield its answer piece by piece; the arguments are those of `submit`.
 
@@ -172,14 +166,7 @@ class Gateway:
             TurnFailedError: The answer ends without its end.
             CoreError: As `submit`.
         """
-        submission = await self.submit(
-            agent,
-            text,
-            conversation=conversation,
-            sender=sender,
-            idempotency_key=idempotency_key,
-            files=files,
-        )
+        submission = await self.submit(agent, text, **message)
         has_failed = False
         async with aclosing(submission.updates(final=True)) as updates:
             async for update in updates:

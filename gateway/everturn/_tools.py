@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Generic, ParamSpec, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:
+    from everturn import _functions
+else:
+    _functions = late("everturn._functions")  # pydantic takes a tenth of a second
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -154,9 +160,7 @@ def tool(
     """
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:
-        from everturn._functions import made_of  # pydantic takes a tenth of a second
-
-        definition, run = made_of(function, name)
+        definition, run = _functions.made_of(function, name)
         capabilities = ToolCapabilities(
             read_only=read_only, repeatable=repeatable, timeout_s=timeout_s
         )

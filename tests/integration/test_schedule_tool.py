@@ -29,6 +29,7 @@ from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.job_registry import JobNeeds
+from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.scheduler import JobStorage, open_scheduler
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes.table import open_processes
@@ -97,13 +98,12 @@ async def opened(
                     keyed=FileKeyedStore(world.folder.parent),
                     timezone="Europe/Berlin",
                 ),
-                service=test.service,
+                runner=JobRunner(test.service, world.postbox),
                 needs=JobNeeds(
                     agents=world.shelf,
                     channels=frozenset(("test",)),
                     is_running=table.is_running,
                 ),
-                poster=world.postbox,
                 clock=world.clock,
             ) as scheduler,
             anyio.create_task_group() as tasks,

@@ -71,7 +71,7 @@ st.register_type_strategy(
         frequency_penalty=shares,
     ),
 )
-# JSON has no others, and none is let in: `duration_of`, `attachment_of`.
+# JSON has no others, and none is let in: `sound_seconds`.
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 bodies = st.one_of(*[st.from_type(kind) for kind in get_args(Body)])
 events = st.builds(Event, seq=st.integers(1, 2**53), at=instants, body=bodies)

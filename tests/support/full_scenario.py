@@ -61,6 +61,7 @@ from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.definitions.job_store import JobStore
 from everturn_gateway.scheduler.job_registry import JobNeeds
+from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.scheduler import JobStorage, open_scheduler
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
@@ -445,12 +446,12 @@ async def open_gateway(
         scheduler = await stack.enter_async_context(
             open_scheduler(
                 JobStorage(folder=folder / "schedules", keyed=FileKeyedStore(folder)),
-                service=service,
+                runner=JobRunner(service, Postbox(world, mark)),
                 needs=JobNeeds(
                     agents=Shelf(agents=tuple(SPECS)), channels=frozenset(("tg", "dc")),
                     is_running=table.is_running,
                 ),
-                poster=Postbox(world, mark), clock=clock,
+                clock=clock,
             )
         )  # fmt: skip
         link.connect(service, scheduler)

@@ -72,6 +72,7 @@ from everturn_gateway.retention.cleaning import Cleaner
 from everturn_gateway.retention.erasing import Eraser
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.job_registry import JobNeeds
+from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import JobStorage, open_scheduler
 from everturn_gateway.search.index import open_message_index
@@ -370,13 +371,12 @@ async def open_http_gateway(
             ) as service,
             open_scheduler(
                 JobStorage(folder=config.workspace / SCHEDULES_FOLDER, keyed=keyed),
-                service=service,
+                runner=JobRunner(service, make_poster(())),
                 needs=JobNeeds(
                     agents=library,
                     channels=frozenset(),
                     is_running=tool_factory.processes.is_running,
                 ),
-                poster=make_poster(()),
                 clock=clock or SystemClock(),
             ) as schedules,
         ):

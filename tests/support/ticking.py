@@ -22,6 +22,7 @@ from everturn_actors.service import TurnService
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.job_registry import JobNeeds
+from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.jobs import Job, JobView, Run
 from everturn_gateway.scheduler.scheduler import JobStorage, Scheduler, open_scheduler
 
@@ -135,13 +136,12 @@ class World:
             ) as opened,
             open_scheduler(
                 JobStorage(folder=self.folder, keyed=FileKeyedStore(self.folder.parent)),
-                service=opened.service,
+                runner=JobRunner(opened.service, self.postbox),
                 needs=JobNeeds(
                     agents=self.shelf,
                     channels=frozenset(("test",)),
                     is_running=self.processes.__contains__,
                 ),
-                poster=self.postbox,
                 clock=self.clock,
             ) as scheduler,
             anyio.create_task_group() as tasks,

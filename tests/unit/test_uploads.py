@@ -16,6 +16,7 @@ from everturn_actors.state.validation import (
     check,
     check_uploads,
     sniffed,
+    sound_seconds,
     type_of,
 )
 
@@ -110,3 +111,18 @@ def test_words_stand_for_files_where_nobody_sees_them() -> None:
     )
     assert UserMessage(text="", attachments=(small,)).as_text.startswith("[attached")
     assert UserMessage(text=" as it is ").as_text == " as it is "
+
+
+@table(
+    ("told", "seconds"),
+    [
+        (2.5, 2.5),
+        (3, 3.0),
+        (86_401, 86_400.0),
+        (10**400, 86_400.0),
+        *((each, 0.0) for each in (0, -1, float("nan"), float("inf"), True, "2", None)),
+    ],
+)
+def test_a_sound_lasts_a_day_at_most_whatever_anybody_says(told: object, seconds: float) -> None:
+    """What is written down is a number of JSON, and no claim makes a sum overflow."""
+    assert repr(sound_seconds(told)) == repr(seconds)

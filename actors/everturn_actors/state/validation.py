@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from math import inf
 from types import MappingProxyType
 from typing import Final, cast
 
@@ -36,7 +37,7 @@ KEY_CHARS = 255  # the longest idempotency key
 ATTACHMENTS_MAX = 10  # files of one message
 ATTACHMENT_BYTES = 20 * 1024 * 1024  # of one file: what providers take of an image at most
 FILE_NAME_CHARS = 255
-DURATION_MAX_S = 86_400.0  # of a sound
+DURATION_MAX_S = 86_400.0  # of a sound, whatever anybody says
 OPTIONS_BYTES = 512 * 1024  # tools that a caller brings, and the schema of the answer
 OPTIONS_NESTING = 100  # levels of them: more than any schema has, fewer than what reads them bears
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -230,9 +231,18 @@ def attachment_of(upload: Upload) -> Attachment:
         file_name=upload.file_name,
         size_bytes=len(upload.data),
         is_voice=upload.is_voice,
-        # Whatever a program says: an event holds no number that JSON has not.
-        duration_s=upload.duration_s if 0 < upload.duration_s < DURATION_MAX_S else 0,
+        duration_s=sound_seconds(upload.duration_s),
     )
+
+
+def sound_seconds(told: object) -> float:
+    """Return how long a sound is, in seconds, as whoever sent or heard it says; 0 for nonsense.
+
+    Never more than `DURATION_MAX_S`, and no number that JSON has not.
+    """
+    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 < told < inf:
+        return 0.0
+    return float(min(told, DURATION_MAX_S))
 
 
 def type_of(name: str) -> str:

@@ -19,7 +19,6 @@ from everturn_channels.adapter import (
     InboundEvent,
     IncomingFile,
     Message,
-    Outbound,
     Person,
 )
 from everturn_channels.command_registry import typed_command
@@ -32,6 +31,7 @@ from everturn_channels.email.parsing.fields import Fields
 from everturn_channels.email.sender import Sender
 from everturn_channels.email.threads import Threads, id_of
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError, SetupError
+from everturn_channels.ingestion.answers import replies
 from everturn_channels.names import one_line
 
 logger = logging.getLogger(__name__)
@@ -196,13 +196,7 @@ class MailReader(Struct, frozen=True, kw_only=True):
         """Return what answers a command or a choice."""
 
         async def answer(text: str) -> None:
-            for number, payload in enumerate(render(text)):
-                reply = Outbound(
-                    chat_id=chat.id,
-                    topic=chat.topic,
-                    payload=payload,
-                    reply_to="" if number else message_id,
-                )
+            for reply in replies(chat, render(text), message_id):
                 await self.sender.send(reply)
 
         return answer

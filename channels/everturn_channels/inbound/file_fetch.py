@@ -26,6 +26,7 @@ from everturn_actors.state.validation import (
     FILE_NAME_CHARS,
     check_uploads,
     sniffed,
+    sound_seconds,
 )
 from everturn_channels.adapter import IncomingFile
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError
@@ -43,7 +44,6 @@ MESSAGE_BYTES: Final = 50 * 1024 * 1024  # of all files of a message, so that me
 _SHOWN_CHARS: Final = 80  # of a file's name, in words
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _ANY_TYPE: Final = "application/octet-stream"
-_DAY_S: Final = 86_400
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
@@ -159,13 +159,6 @@ async def _fetch(
     return None, _not_fetched
 
 
-def duration_of(told: object) -> float:
-    """Return a duration in seconds, as a platform or a person's program says it; 0 for nonsense."""
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 < told < _DAY_S:
-        return 0
-    return float(told)
-
-
 def _too_many() -> str:
     return t("one too many, at most {count} files are taken at once", count=ATTACHMENTS_MAX)
 
@@ -199,7 +192,7 @@ def _upload(data: bytes, file: IncomingFile, name: str) -> Upload | None:
         media_type=told,
         file_name=name,
         is_voice=file.is_voice,
-        duration_s=duration_of(file.duration_s),
+        duration_s=sound_seconds(file.duration_s),
     )
     try:
         check_uploads([upload])

@@ -2,6 +2,7 @@
 
 `open_chat_queues` gives an adapter its `ChatQueues`; it puts a `PlatformEvent` for whatever comes.
 
+- `answers`: what is sent where a command or a click is answered at once
 - `chat_queues`: the order of what comes: one queue for each chat, taken one after the other; chats
   side by side
 - `deliveries`: what a platform is answered that delivers over HTTP

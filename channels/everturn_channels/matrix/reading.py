@@ -26,6 +26,7 @@ from everturn_channels.adapter import (
 )
 from everturn_channels.command_registry import typed_command
 from everturn_channels.errors import ConnectionLostError, SendError
+from everturn_channels.ingestion.answers import replies
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.ingestion.json_fields import Json, number_of, object_of, text_of, texts_of
 from everturn_channels.languages import marked, said
@@ -308,13 +309,7 @@ class EventReader:
         """Return what answers a command or a click: notices, which no bot answers."""
 
         async def answer(text: str) -> None:
-            for number, payload in enumerate(render(text)):
-                reply = Outbound(
-                    chat_id=chat.id,
-                    topic=chat.topic,
-                    payload=payload,
-                    reply_to="" if number else event_id,
-                )
+            for reply in replies(chat, render(text), event_id):
                 await self._connection.sender.send(reply, kind="m.notice")
 
         return answer

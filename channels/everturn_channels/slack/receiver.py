@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import SetupError
 from everturn_channels.ingestion.chat_queues import ChatQueues
-from everturn_channels.ingestion.events import PlatformEvent
+from everturn_channels.ingestion.events import PlatformEvent, ReadEvents
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 from everturn_channels.slack.cursors import ChannelCursors
 from everturn_channels.slack.formats.text import TS, deleted_in, is_from_person
@@ -192,12 +192,12 @@ class Receiver:
         return ()
 
     async def _put_waiting(
-        self, channel: str, read: Callable[..., Awaitable[object]], kind: str, confirm: Confirm
+        self, channel: str, read: ReadEvents, kind: str, confirm: Confirm
     ) -> None:
         """Put in something for whose confirmation a person waits."""
         event = PlatformEvent(
             chat=channel,
-            read=read,  # type: ignore[arg-type]
+            read=read,
             is_in_order=kind == "message_deleted",
             kind=kind,
             confirm=confirm,

@@ -142,6 +142,13 @@ class SendingContract(ServedPlatform):
 
         assert shown == "afterwards"
 
+    async def _written(self, text: str, handler: RecordingHandler) -> Message:
+        """Write the first message that a handler gets, and return it as it came."""
+        await self.write(text, self.chat_id)
+        (message,) = await handler.until_handled(1)
+        assert isinstance(message, Message)
+        return message
+
     @in_loop
     async def test_a_reaction_on_what_the_bot_said_names_it(self) -> None:
         """It answers a question, or the model is told of it."""
@@ -163,9 +170,7 @@ class SendingContract(ServedPlatform):
         self.need("change")
         handler = RecordingHandler()
         async with self.serving(handler):
-            await self.write("befor", self.chat_id)
-            (message,) = await handler.until_handled(1)
-            assert isinstance(message, Message)
+            message = await self._written("befor", handler)
             await self.change(message.id, "before")
             await handler.until_handled(2)
 
@@ -179,9 +184,7 @@ class SendingContract(ServedPlatform):
         self.need("remove")
         handler = RecordingHandler()
         async with self.serving(handler):
-            await self.write("never mind", self.chat_id)
-            (message,) = await handler.until_handled(1)
-            assert isinstance(message, Message)
+            message = await self._written("never mind", handler)
             await self.remove(message.id)
             await handler.until(lambda: handler.deletions)
 

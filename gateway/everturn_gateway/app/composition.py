@@ -49,6 +49,7 @@ from everturn_gateway.plugins import OpenedStore, log_left_out
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.scheduler.job_registry import JobNeeds
+from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import JobStorage, Scheduler, open_scheduler
 from everturn_gateway.search.index import StoreMessageIndex
@@ -348,13 +349,12 @@ async def _open_work(
                 timezone=config.schedules.timezone,
                 is_shared=base.storage.keeps_jobs,
             ),
-            service=service,
+            runner=JobRunner(service, make_poster(config.schedules.allow_private)),
             needs=JobNeeds(
                 agents=agents.library,
                 channels=frozenset(channel.name for channel in config.channels),
                 is_running=base.tool_factory.processes.is_running,
             ),
-            poster=make_poster(config.schedules.allow_private),
             clock=start.clock,
             supervisor=start.supervisor,
             kind=Scheduler if ownership is None else cluster.SharedScheduler,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import KeyedStore
-from everturn_actors.ports.maintenance import Maintenance
-from everturn_actors.ports.transfer import Transfer
+from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSettings, StoreSetup
+
+if TYPE_CHECKING:
+    from everturn_actors.journal.files import maintenance, transfer
+else:
+    maintenance = late("everturn_actors.journal.files.maintenance")
+    transfer = late("everturn_actors.journal.files.transfer")
 
 
 @asynccontextmanager
@@ -29,25 +32,12 @@ async def _open_files(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
         yield OpenedStore(
             store=files,
             keyed=FileKeyedStore(setup.workspace),
-            transfer=partial(_transfer, files),
-            maintenance=partial(_maintenance, files),
+            # Only a move needs the one, and what is cleaned once a day is loaded then.
+            transfer=lambda: transfer.FileTransfer(files),
+            maintenance=lambda: maintenance.FileMaintenance(files),
             waiting=lambda: files.waiting,
             fault=files.health.check,
         )
-
-
-def _transfer(files: FileStore) -> Transfer:
-    # Only a move needs it; no start of a gateway loads it.
-    from everturn_actors.journal.files.transfer import FileTransfer
-
-    return FileTransfer(files)
-
-
-def _maintenance(files: FileStore) -> Maintenance:
-    # What is cleaned once a day is loaded then.
-    from everturn_actors.journal.files.maintenance import FileMaintenance
-
-    return FileMaintenance(files)
 
 
 @asynccontextmanager

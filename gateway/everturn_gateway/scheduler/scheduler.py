@@ -23,7 +23,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.ports import Clock, KeyedStore
-from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.errors import Fault
@@ -87,26 +86,28 @@ class JobStorage(Struct, frozen=True, kw_only=True):
         return RunLogs(self.keyed)
 
 
+class SchedulerParts(Struct, frozen=True, kw_only=True):
+    """What a scheduler stands on."""
+
+    storage: JobStorage
+    runner: JobRunner
+    needs: JobNeeds
+    clock: Clock
+    supervisor: Supervisor
+    "Runs what watches the definitions."
+
+
 class Scheduler:
     """Implements `SchedulerClient`. Made by `open_scheduler`."""
 
-    def __init__(
-        self,
-        storage: JobStorage,
-        *,
-        runner: JobRunner,
-        needs: JobNeeds,
-        clock: Clock,
-        tasks: TaskGroup,
-        supervisor: Supervisor,
-    ) -> None:
+    def __init__(self, parts: SchedulerParts, tasks: TaskGroup) -> None:
         """Only `open_scheduler` makes one."""
-        self._storage, self._runner, self._service = storage, runner, runner.service
-        self._needs, self._clock = needs, clock
-        self._supervisor = supervisor
+        self._storage, self._runner = parts.storage, parts.runner
+        self._service, self._needs = parts.runner.service, parts.needs
+        self._clock, self._supervisor = parts.clock, parts.supervisor
         self._adding = anyio.Lock()
         self._loading = anyio.Lock()
-        self._is_running = needs.is_running
+        self._is_running = parts.needs.is_running
         self.changes = JobChanges()
         "Which jobs changed, for whoever shows them."
         self._forget_all(tasks)
@@ -359,9 +360,8 @@ async def _load_at_last(scheduler: Scheduler, clock: Clock) -> None:
 async def open_scheduler(
     storage: JobStorage,
     *,
-    service: TurnService,
+    runner: JobRunner,
     needs: JobNeeds,
-    poster: Poster,
     clock: Clock,
     supervisor: Supervisor | None = None,
     kind: type[Scheduler] = Scheduler,
@@ -372,20 +372,19 @@ async def open_scheduler(
 
     Args:
         storage: Where jobs and their run logs are kept.
-        service: The entry point to the conversations.
+        runner: Does what they say.
         needs: What jobs need to run; its agents have jobs of their own.
-        poster: Sends results to addresses.
         clock: The time.
         supervisor: Runs what watches the definitions; by default one of its own.
         kind: Of gateways that share the store, or of one that is alone.
     """
+    parts = SchedulerParts(
+        storage=storage,
+        runner=runner,
+        needs=needs,
+        clock=clock,
+        supervisor=supervisor or Supervisor(clock),
+    )
     async with anyio.create_task_group() as tasks:
-        yield kind(
-            storage,
-            runner=JobRunner(service, poster),
-            needs=needs,
-            clock=clock,
-            tasks=tasks,
-            supervisor=supervisor or Supervisor(clock),
-        )
+        yield kind(parts, tasks)
         tasks.cancel_scope.cancel()

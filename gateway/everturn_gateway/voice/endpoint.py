@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from math import isfinite
 from typing import Final
 
 import orjson
@@ -18,13 +17,13 @@ from everturn_actors.errors import NotTranscribedError
 from everturn_actors.json_values import is_object
 from everturn_actors.model import Attachment
 from everturn_actors.ports import Transcript
+from everturn_actors.state.validation import sound_seconds
 from everturn_gateway.config.voice import EndpointSettings
 from everturn_gateway.providers.passing_on import PassingOn
 from everturn_gateway.voice.server import RETRY_S, Server
 from everturn_gateway.voice.transcription import no_transcript
 
 _ANSWER_BYTES: Final = 8 * 1024 * 1024  # with segments and words: an hour takes 1 MB
-_DAY_S: Final = 86_400.0
 _ENDINGS: Final[Mapping[str, str]] = {
     "audio/aac": "aac",
     "audio/flac": "flac",
@@ -90,15 +89,8 @@ class EndpointEngine:
             model=self._settings.model,
             source=self._server.host,
             language=language if isinstance(language, str) else "",
-            duration_s=duration_in(answer.get("duration")),
+            duration_s=sound_seconds(answer.get("duration")),
         )
-
-
-def duration_in(value: object) -> float:
-    """Return a duration that a server says, in seconds, a day at most; 0 where it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        return 0
-    return min(max(0.0, float(value)), _DAY_S)
 
 
 def form(fields: Mapping[str, str], name: str, kind: str, data: bytes) -> tuple[str, bytes]:

@@ -60,7 +60,8 @@ async def run_calls(
         JournalError: What happened could not be written down.
     """
     step = turn.step
-    assert step is not None and step.reply is not None  # noqa: PT018
+    assert step is not None
+    assert step.reply is not None
     # What has a result was done before a restart, and is not done again.
     waiting = [call for call in step.reply.calls if call.call_id not in step.results]
     # The caller runs its own tools: here there is nothing to judge, only to wait.

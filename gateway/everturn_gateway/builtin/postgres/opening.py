@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -14,7 +14,6 @@ from everturn_actors.errors import JournalError
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.results import MEDIA_MAX_BYTES
 from everturn_actors.ports import KeyedStore
-from everturn_actors.ports.maintenance import Maintenance
 from everturn_actors.supervisor import Backoff, RestartPolicy
 from everturn_gateway.builtin.postgres.blobs import PostgresBlobs
 from everturn_gateway.builtin.postgres.database import (
@@ -37,7 +36,13 @@ from everturn_gateway.builtin.postgres.schema import (
 from everturn_gateway.builtin.postgres.settings import PostgresSettings
 from everturn_gateway.builtin.postgres.transfer import PostgresTransfer
 from everturn_gateway.builtin.postgres.writer import Writer
+from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import OpenedStore, StoreSetup
+
+if TYPE_CHECKING:
+    from everturn_gateway.builtin.postgres import maintenance
+else:
+    maintenance = late("everturn_gateway.builtin.postgres.maintenance")
 
 logger = logging.getLogger(__name__)
 
@@ -87,20 +92,14 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
                     waiting=lambda: writer.waiting,
                     keeps_jobs=True,
                     transfer=partial(PostgresTransfer, database),
-                    maintenance=partial(_maintenance, database),
+                    # What is cleaned once a day is loaded then.
+                    maintenance=lambda: maintenance.PostgresMaintenance(database),
                     fault=database.check,
                     is_shared=referee is not None,
                     referee=referee,
                 )
                 if referee is not None:
                     referee.close()
-
-
-def _maintenance(database: Database) -> Maintenance:
-    # What is cleaned once a day is loaded then.
-    from everturn_gateway.builtin.postgres.maintenance import PostgresMaintenance
-
-    return PostgresMaintenance(database)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 import orjson
 import yaml
 
-from everturn_actors.json_values import Json, as_list, is_object
+from everturn_actors.json_values import Json, as_list, as_object, is_object
 from everturn_gateway.commands.moving_in.found import (
     Found,
     FoundAgent,
@@ -114,7 +114,7 @@ def chat_of(channel: object, chat: object) -> tuple[str, str] | None:
 def at(data: object, *path: str) -> Any:  # noqa: ANN401 - what the file has there
     """Return what stands at a path of an object; None where nothing does."""
     for name in path:
-        data = cast("dict[str, object]", data).get(name) if isinstance(data, dict) else None
+        data = as_object(data).get(name)
     return data
 
 
@@ -323,7 +323,7 @@ def said_in(
 def _words(content: object) -> str:
     if isinstance(content, str):
         return content
-    parts = cast("list[object]", content) if isinstance(content, list) else []
+    parts = as_list(content)
     texts = (part.get("text") for part in parts if is_object(part))
     return "\n".join(each for each in texts if isinstance(each, str))
 

@@ -26,24 +26,29 @@ from everturn_gateway.session_changes import SessionOverview
 from everturn_gateway.usage import NANODOLLARS
 
 
-class NewSession(Body):
-    """Begins a session, or goes on with the one of a conversation."""
+class NamedConversation(Body):
+    """Of which conversation a session is."""
 
-    agent: str = Field(
-        min_length=1, max_length=128, description="Name of the agent.", examples=["assistant"]
-    )
     chat: str | None = Field(
         default=None,
         min_length=1,
         max_length=256,
         pattern=r"^[^\x00-\x1f\x7f]+$",
-        description="Your own name of the conversation. Its present session goes on; without a"
-        " name every call begins a conversation of its own.",
+        description="Your own name of the conversation, which goes on in this session; without a"
+        " name it is a conversation of its own.",
     )
     channel: Literal["http", "terminal"] = Field(
         default="http",
         description="Whose conversations `chat` names: those of HTTP clients, or those of the"
         " command line.",
+    )
+
+
+class NewSession(NamedConversation):
+    """Begins a session, or goes on with the present one of a conversation that is named."""
+
+    agent: str = Field(
+        min_length=1, max_length=128, description="Name of the agent.", examples=["assistant"]
     )
 
 
@@ -313,23 +318,10 @@ class SessionBody(SessionRow):
         )
 
 
-class ForkPoint(Body):
-    """Where a session is forked."""
+class ForkPoint(NamedConversation):
+    """Where a session is forked; a conversation that is named goes on in the new one."""
 
     at_seq: int = Field(ge=1, le=2**53, description="The last event that the new one has too.")
-    chat: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=256,
-        pattern=r"^[^\x00-\x1f\x7f]+$",
-        description="Your own name of a conversation, which goes on in the new session from now"
-        " on; without a name it is a conversation of its own.",
-    )
-    channel: Literal["http", "terminal"] = Field(
-        default="http",
-        description="Whose conversations `chat` names: those of HTTP clients, or those of the"
-        " command line.",
-    )
 
 
 class LabelsBody(Body):

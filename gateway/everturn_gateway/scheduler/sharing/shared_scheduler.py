@@ -16,14 +16,10 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from everturn_actors.ports import Clock
-from everturn_actors.supervisor import Supervisor
 from everturn_gateway.scheduler.definitions.settings import JobSettings, section_data
 from everturn_gateway.scheduler.errors import UnknownJobError
-from everturn_gateway.scheduler.job_registry import JobNeeds
-from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.jobs import WRITTEN, JobView, Made, Run
-from everturn_gateway.scheduler.scheduler import JobStorage, Scheduler
+from everturn_gateway.scheduler.scheduler import Scheduler, SchedulerParts
 from everturn_gateway.scheduler.sharing.questions import Answer, Question, Questions, answer_of
 
 logger = logging.getLogger(__name__)
@@ -41,29 +37,14 @@ def _is_somewhere(handle: str) -> bool:
 class SharedScheduler(Scheduler):
     """`Scheduler` of one gateway among several; made by `open_scheduler`."""
 
-    def __init__(
-        self,
-        storage: JobStorage,
-        *,
-        runner: JobRunner,
-        needs: JobNeeds,
-        clock: Clock,
-        tasks: TaskGroup,
-        supervisor: Supervisor,
-    ) -> None:
+    def __init__(self, parts: SchedulerParts, tasks: TaskGroup) -> None:
         """Only look on, until `serve_anew`."""
-        self._questions = Questions(storage.keyed, clock)
+        self._questions = Questions(parts.storage.keyed, parts.clock)
         self._runs_here = False
         self._outer = tasks
-        super().__init__(
-            storage,
-            runner=runner,
-            # A process may run on another machine, which tells when it ends.
-            needs=replace(needs, is_running=_is_somewhere),
-            clock=clock,
-            tasks=tasks,
-            supervisor=supervisor,
-        )
+        # A process may run on another machine, which tells when it ends.
+        needs = replace(parts.needs, is_running=_is_somewhere)
+        super().__init__(replace(parts, needs=needs), tasks)
 
     def _forget_all(self, tasks: TaskGroup) -> None:
         super()._forget_all(tasks)

@@ -53,7 +53,7 @@ def run_by(subject: Subject, call: ToolCall, workspace: Path) -> tuple[str, ...]
 def bound_to_state(
     verdict: Verdict,
     subject: Subject,
-    call: ToolCall,  # noqa: ARG001 - as `bound` has it
+    call: ToolCall,
     workspace: Path,
 ) -> Verdict:
     """Return the word that a command may run, with the files that it was judged by. Blocking.
@@ -61,6 +61,7 @@ def bound_to_state(
     These configure what it runs: it is judged once more as it begins, and does not run where one of
     them has changed.
     """
+    del call  # `bound` has it, too
     files = subject.configured_by
     return replace(verdict, files=digests(workspace, files)) if files else verdict
 

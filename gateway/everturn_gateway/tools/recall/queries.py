@@ -168,7 +168,7 @@ def _number(given: Mapping[str, Any], name: str) -> int | None:
         number = 0 if isinstance(value, bool | list | dict) else read(value)
     except (ValueError, OverflowError):
         number = 0
-    if number != number or not 1 <= number <= _NUMBER_MAX or number % 1:  # noqa: PLR0124 - NaN
+    if not 1 <= number <= _NUMBER_MAX or number % 1:  # NaN is not among them either
         msg = f"{name}: must be a whole number from 1 on; leave it out where you do not need it"
         raise ToolFailedError(msg)
     return int(number)

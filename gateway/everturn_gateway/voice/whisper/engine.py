@@ -22,6 +22,7 @@ from everturn_actors.json_values import as_object
 from everturn_actors.model import Attachment
 from everturn_actors.outside import plain_line
 from everturn_actors.ports import Transcript
+from everturn_actors.state.validation import sound_seconds
 from everturn_gateway.config.voice import WhisperSettings
 from everturn_gateway.voice.transcription import too_long
 from everturn_gateway.voice.whisper.program import TOO_LONG, UNREADABLE
@@ -88,7 +89,7 @@ class WhisperEngine:
             finally:
                 if not is_whole:  # cancelled, or broken: what it says next answers nobody
                     await self.aclose()
-        error, duration = str(answer.get("error") or ""), answer.get("duration")
+        error = str(answer.get("error") or "")
         if error == TOO_LONG:
             raise too_long(max(duration_s, settings.max_seconds + 1), settings.max_seconds)
         if error == UNREADABLE:
@@ -103,7 +104,7 @@ class WhisperEngine:
             model=settings.model,
             source=HERE,
             language=str(answer.get("language") or ""),
-            duration_s=float(duration) if isinstance(duration, int | float) else 0,
+            duration_s=sound_seconds(answer.get("duration")),
         )
 
     async def aclose(self) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -193,6 +193,5 @@ def _is_harmless(name: str, *, is_last: bool) -> bool:
 def _plain_name(part: str) -> str:
     """Return a name as the most forgiving file system would compare it."""
     folded = unicodedata.normalize("NFKC", part).casefold()
-    kept: Callable[[str], bool] = lambda c: unicodedata.category(c) != "Cf"  # noqa: E731 - one use
-    name = "".join(filter(kept, folded)).rstrip(" .")
+    name = "".join([c for c in folded if unicodedata.category(c) != "Cf"]).rstrip(" .")
     return name.partition(":")[0] if name.startswith(".") else name
