@@ -18,9 +18,11 @@ import pytest
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from support.patience import WAIT_S
+from support.run_pytest import __file__ as run_pytest
 from support.warm_start import python_command
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+RUN_PYTEST = Path(run_pytest)
 PRINTED = {
     "hello.py": "You said: “Hi!”.",
     "conversations.py": "2 turns with Ann",
@@ -105,7 +107,7 @@ async def test_the_tests_of_the_example_pass_without_our_configuration(tmp_path:
     plain = ["-p", "no:asyncio", "-p", "no:anyio", "-p", "no:xdist", "-p", "no:cacheprovider"]
     with anyio.fail_after(WAIT_S):
         done = await anyio.run_process(
-            [sys.executable, "-m", "pytest", "-q", *plain, str(copy)], cwd=tmp_path, check=False
+            [*await warm(RUN_PYTEST), "-q", *plain, str(copy)], cwd=tmp_path, check=False
         )
 
     assert "8 passed" in done.stdout.decode()

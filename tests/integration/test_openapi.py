@@ -19,7 +19,8 @@ from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.asgi import create_app
 
 SUPPORT = Path(__file__).parents[1] / "support"
-# By day the edges of what each field may hold, some 40 requests a route; at night random ones, too.
+# By day edges of what each field may hold, a dozen requests a route; at night all edges, and
+# random ones, too.
 PHASES = "examples,coverage,fuzzing" if LONG_RUN else "examples,coverage"
 EXAMPLES = LONG_RUN // 20 or 1  # of each kind for each route
 SEED = 20_261_121  # the same examples on every run

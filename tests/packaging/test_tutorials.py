@@ -18,6 +18,8 @@ import pytest
 from anyio import to_thread
 from support import plugin_dist
 from support.command import everturn
+from support.run_pytest import __file__ as run_pytest
+from support.warm_start import python_command
 
 PAGES = Path(__file__).parents[2] / "docs" / "plugins"
 DEADLINE_S = 100.0
@@ -25,6 +27,7 @@ _BLOCK = re.compile(
     r"(?:^`(?P<path>[^`\n]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
 _INSTALL = "pip install "
+RUN_PYTEST = Path(run_pytest)
 
 
 @pytest.mark.parametrize("page", sorted(page.stem for page in PAGES.glob("*.md")))
@@ -72,9 +75,14 @@ async def _follow(line: str, home: Path, site: Path) -> None:
         said = await everturn(*arguments, cwd=home, stdin=stdin, env=env)
         code, printed = said.code, f"{said.out}\n{said.err}"
     else:
+        line_of = [program, *arguments]
+        if program == "pytest":
+            line_of = [*python_command(RUN_PYTEST), "-p", "no:cacheprovider", *arguments]
+        elif program == "python" and arguments[0].endswith(".py"):
+            line_of = [*python_command(home / arguments[0]), *arguments[1:]]
         with anyio.fail_after(DEADLINE_S):
             done = await anyio.run_process(
-                ["/bin/sh", "-c", command],
+                line_of,
                 cwd=home,
                 env={**os.environ, **env},
                 stderr=subprocess.STDOUT,
