@@ -55,6 +55,13 @@ class Outbound(Struct, frozen=True, kw_only=True):
     "Since when it is owed; None = that is not known. A preview of it may be older."
     buttons: tuple[Button, ...] = ()
     file: OutgoingFile | None = None
+    more_files: tuple[OutgoingFile, ...] = ()
+    "Those that go with it as one message, see `Capabilities.files_at_once`."
+
+    @property
+    def files(self) -> tuple[OutgoingFile, ...]:
+        """All of its files."""
+        return () if self.file is None else (self.file, *self.more_files)
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -74,6 +81,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     reactions: bool = False
     files_max_bytes: int = 0
     "The largest file that it takes from the bot; 0 = none."
+    files_at_once: int = 1
+    "So many files one message takes, pictures beside pictures and others beside others."
     nonces: bool = False
     "Whether a message that is sent again with the same nonce is there once, as it was first sent."
     idle_s: float = 0

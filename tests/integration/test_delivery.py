@@ -399,6 +399,31 @@ async def test_a_file_is_sent_or_named(able: object, expected: str, *, refused: 
     assert adapter.world.texts[1:] == ["done"]
 
 
+async def test_files_of_one_call_go_as_one_and_singly_where_that_is_refused() -> None:
+    """Pictures beside pictures; and nothing is lost for what one of them is."""
+
+    def file(name: str, size: int = 5) -> Upload:
+        is_picture = name.endswith("png")
+        data = (b"\x89PNG\r\n\x1a\n" if is_picture else b"") + name.encode().ljust(size)
+        kind = "image/png" if is_picture else "text/plain"
+        return Upload(data=data, media_type=kind, file_name=name)
+
+    names = ("1.png", "2.png", "3.png", "a.txt", "b.txt")
+    files = (*map(file, names), file("big.txt", 1_001))
+    adapter = ScriptedAdapter(able=capabilities(files_at_once=2))
+    adapter.fail("send", None, None, RefusedError("not these two"))
+    send = Deed("send", gives=lambda _: ToolOutput(text="ok", files=files))
+    async with delivering(
+        calling(("c", "send")), "done", adapter=adapter, tools=by_name(send)
+    ) as test:
+        await send_file(test)
+
+    *shown, large, done = adapter.world.texts
+    assert shown == ["<1.png, 2.png>", "<3.png>", "<a.txt>", "<b.txt>"]
+    assert large.startswith("~The file big.txt cannot be sent: it has 1,001 bytes")
+    assert done == "done"
+
+
 async def test_a_file_that_is_gone_is_named() -> None:
     """The oldest files of a session are let go; a late delivery has to say so."""
     send = Deed("send", gives=lambda _: ToolOutput(text="ok", files=(FILE,)))

@@ -54,6 +54,19 @@ async def test_a_file_goes_to_the_people_with_its_name_and_its_true_type(
     assert (sent.file_name, sent.media_type, sent.data) == (name, media_type, data)
 
 
+async def test_several_files_go_as_one(tmp_path: Path, files: Path) -> None:
+    """Each once; where one of them cannot be sent, none is."""
+    for name in ("a.txt", "b.txt"):
+        (files / name).write_text(name)
+    tool = send_file_tool(tool_environment(tmp_path))
+    output = await call_tool(tool, {"path": "a.txt", "more_paths": ["b.txt", "a.txt"]})
+    with pytest.raises(ToolFailedError, match="missing"):
+        await call_tool(tool, {"path": "a.txt", "more_paths": ["missing"]})
+
+    assert output.text == "sent a.txt (5 bytes), b.txt (5 bytes)"
+    assert [each.file_name for each in output.files] == ["a.txt", "b.txt"]
+
+
 @pytest.mark.parametrize(
     ("path", "why"),
     [

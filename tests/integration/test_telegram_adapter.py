@@ -384,6 +384,27 @@ async def test_edits_commands_and_presses_arrive_and_can_be_answered() -> None:
     assert api.sent("answerCallbackQuery")[0].params["text"].startswith("done x")
 
 
+async def test_pictures_are_an_album_and_documents_where_one_is_none() -> None:
+    """An album that may be there already says so, once."""
+    pictures = [
+        OutgoingFile(data=b"png%d" % n, file_name=f"{n}.png", media_type="image/png")
+        for n in range(2)
+    ]
+    album = out("", file=pictures[0], more_files=(pictures[1],), is_repeat=True)
+    async with open_bot() as (api, adapter, _):
+        first = await adapter.send(album)
+        api.fail("sendMediaGroup", 400, "Bad Request: PHOTO_INVALID_DIMENSIONS")
+        second = await adapter.send(album)
+        api.fail("sendMediaGroup", 400, "Bad Request: chat not found")
+        with pytest.raises(RefusedError):
+            await adapter.send(album)
+
+    sent = [call.result for call in api.sent("sendMediaGroup")]
+    assert [str(each[0]["message_id"]) for each in sent] == [first, second]
+    assert [["photo" in part for part in each] for each in sent] == [[True, True], [False, False]]
+    assert [part.get("caption", "") for part in sent[0]] == ["(This may be a repeat.)", ""]
+
+
 async def test_files_are_fetched_up_to_a_limit() -> None:
     """A picture has to reach the model, and a film must not fill the memory."""
     async with open_bot() as (api, _, inbox):

@@ -66,7 +66,8 @@ class Platform:
         if self.dedupes and message.nonce in self.nonces:
             return self.nonces[message.nonce]
         name = f"m{len(self.messages) + 1}"
-        text = f"<{message.file.file_name}>" if message.file else message.payload
+        named = ", ".join(each.file_name for each in message.files)
+        text = f"<{named}>" if message.file else message.payload
         if message.is_repeat and not self.dedupes:
             text = f"(again) {text}"
         self.messages[name] = Shown(
@@ -95,6 +96,7 @@ def capabilities(
     buttons: bool = True,
     files_max_bytes: int = 1000,
     chunk_units: int = 100,
+    files_at_once: int = 1,
 ) -> Capabilities:
     """Return the capabilities of a platform that can do nearly everything."""
     return Capabilities(
@@ -105,6 +107,7 @@ def capabilities(
         buttons=buttons,
         nonces=False,
         files_max_bytes=files_max_bytes,
+        files_at_once=files_at_once,
         reactions=False,
         chunk_units=chunk_units,
         idle_s=60,

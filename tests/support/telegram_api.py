@@ -361,6 +361,8 @@ class TelegramApi:
                 return self._send(p, text=_text(p, "text", TEXT_UNITS), entities=_entities(p))
             case "sendDocument" | "sendPhoto" | "sendVoice":
                 return self._send_file(call)
+            case "sendMediaGroup":
+                return self._send_album(call)
             case "editMessageText":
                 return self._edit(p)
             case "sendMessageDraft":
@@ -492,6 +494,24 @@ class TelegramApi:
         if units(caption) > CAPTION_UNITS:
             raise ApiError(400, "Bad Request: message caption is too long")
         return self._send(call.params, **{kind: held}, **({"caption": caption} if caption else {}))
+
+    def _send_album(self, call: Call) -> list[Json]:
+        media: list[Json] = call.params["media"]
+        if not 2 <= len(media) <= 10:
+            raise ApiError(400, "Bad Request: there must be from 2 to 10 messages in the group")
+        if len({each["type"] for each in media}) > 1:
+            raise ApiError(400, "Bad Request: document can't be mixed with other media types")
+        sent: list[Json] = []
+        for each in media:
+            name, data = call.files[each["media"].removeprefix("attach://")]
+            self.files[f"sent/{name}"] = data
+            held: Any = {"file_id": f"sent/{name}", "file_unique_id": name}
+            if each["type"] == "photo":
+                held = [{**held, "width": 1, "height": 1}]
+            caption = {"caption": each["caption"]} if each.get("caption") else {}
+            content = {each["type"]: held, "media_group_id": "1", **caption}
+            sent.append(self._send(call.params, **content))
+        return sent
 
     def _edit(self, p: Json) -> Json:
         chat = self._target(p)

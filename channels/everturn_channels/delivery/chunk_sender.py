@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct, field, structs
@@ -17,7 +18,7 @@ from everturn_channels.adapter import Adapter, Outbound, OutgoingFile
 from everturn_channels.delivery.questions import question_of
 from everturn_channels.delivery.rendering import (
     REPLY_FILE,
-    attachment_of,
+    attachments_of,
     buttons_of,
     is_whole_reply,
     line,
@@ -37,6 +38,7 @@ NONCE_S: Final = 120.0
 Discord says "in the past few minutes" (https://docs.discord.com/developers/resources/message).
 """
 ERROR_MAX: Final = 500  # characters of a reason that are kept
+_NONCE_CHARACTERS: Final = 25  # see `Outbound.nonce`
 
 
 class DeliveryJob(Struct, kw_only=True):
@@ -114,9 +116,8 @@ class ChunkSender:
             data = item.text.encode()
             file = OutgoingFile(data=data, file_name=REPLY_FILE, media_type="text/markdown")
             return await self._adapter.send(structs.replace(message, payload="", file=file))
-        attachment = attachment_of(item, message.payload)
-        if attachment is not None:
-            return await self._send_file(message, attachment)
+        if attachments := attachments_of(item, message.payload):
+            return await self._send_files(message, attachments)
         if item.kind == "approval" and index == len(job.chunks) - 1 and self._has_buttons:
             question = question_of(self._session.state, item)
             buttons = buttons_of(question, self._session.session_id)
@@ -167,8 +168,46 @@ class ChunkSender:
             return await self._adapter.send(message)
         return platform_id
 
-    async def _send_file(self, message: Outbound, attachment: Attachment) -> str:
-        """Send a file, or, where that cannot be, a line that names it."""
+    async def _send_files(self, message: Outbound, attachments: Sequence[Attachment]) -> str:
+        """Send files as one message; a line names each that cannot be sent.
+
+        Where they are refused together, each is sent by itself.
+        """
+        found = [(each, await self._file(each)) for each in attachments]
+        files = [(each, file) for each, file in found if isinstance(file, OutgoingFile)]
+        lines = [line for _, line in found if isinstance(line, str)]
+        bare, sent = structs.replace(message, payload=""), ""
+        for text in lines if files else ():
+            await self._adapter.send(
+                structs.replace(bare, payload=line(self._adapter, text), nonce="")
+            )
+        if len(files) > 1:
+            try:
+                rest = tuple(file for _, file in files[1:])
+                return await self._adapter.send(
+                    structs.replace(bare, file=files[0][1], more_files=rest)
+                )
+            except RefusedError as error:
+                if error.is_chat_gone:
+                    raise
+        for number, (each, file) in enumerate(files):
+            name = f"{number}{bare.nonce}"[:_NONCE_CHARACTERS] if number else bare.nonce
+            single = structs.replace(bare, file=file, nonce=name if bare.nonce else "")
+            try:
+                sent = await self._adapter.send(single)
+            except RefusedError as error:
+                if error.is_chat_gone:
+                    raise
+                text = line(self._adapter, refused_file(each))
+                sent = await self._adapter.send(structs.replace(single, payload=text, file=None))
+        if files:
+            return sent
+        return await self._adapter.send(
+            structs.replace(bare, payload=line(self._adapter, "\n".join(lines)))
+        )
+
+    async def _file(self, attachment: Attachment) -> OutgoingFile | str:
+        """Return a file to send, or the line in its place."""
         limit = self._adapter.capabilities.files_max_bytes
         try:
             data = await self._session.read_file(attachment.name)
@@ -179,21 +218,13 @@ class ChunkSender:
             )
             data = None
         if data is None:
-            text = missing_file(attachment)
-        elif len(data) > limit:
-            text = large_file(attachment, len(data), limit)
-        else:
-            file = OutgoingFile(
-                data=data,
-                file_name=attachment.file_name or attachment.name,
-                media_type=attachment.media_type,
-                is_voice=attachment.is_voice,
-                duration_s=attachment.duration_s,
-            )
-            try:
-                return await self._adapter.send(structs.replace(message, payload="", file=file))
-            except RefusedError as error:
-                if error.is_chat_gone:
-                    raise
-                text = refused_file(attachment)
-        return await self._adapter.send(structs.replace(message, payload=line(self._adapter, text)))
+            return missing_file(attachment)
+        if len(data) > limit:
+            return large_file(attachment, len(data), limit)
+        return OutgoingFile(
+            data=data,
+            file_name=attachment.file_name or attachment.name,
+            media_type=attachment.media_type,
+            is_voice=attachment.is_voice,
+            duration_s=attachment.duration_s,
+        )

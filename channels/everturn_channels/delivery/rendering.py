@@ -6,11 +6,12 @@ file is sent in its place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
 from everturn_actors.model import Attachment, OutboxItem
-from everturn_channels.adapter import Adapter, Button
+from everturn_channels.adapter import Adapter, Button, Capabilities
 from everturn_channels.delivery.approvals import approval_token, button_data, choice_data
 from everturn_channels.delivery.questions import Question
 from everturn_channels.delivery.words import end_text, question_text
@@ -38,12 +39,13 @@ def render(
         case "file":
             # An answer's sound stands beside its text: where no files go, nobody misses it.
             takes_files = adapter.capabilities.files_max_bytes > 0
-            files = tuple(
-                f"{_FILE_MARK}{n}"
-                for n, file in enumerate(item.attachments)
+            files = [
+                (number, file)
+                for number, file in enumerate(item.attachments)
                 if takes_files or not file.is_voice
-            )
-            return (*_texts(adapter, item.text), *files)
+            ]
+            albums = (",".join(map(str, each)) for each in _albums(files, adapter.capabilities))
+            return (*_texts(adapter, item.text), *(f"{_FILE_MARK}{each}" for each in albums))
         case "notice" | "undelivered":
             return _texts(adapter, item.text, is_plain=True)
         case "end":
@@ -70,12 +72,32 @@ def is_whole_reply(payload: str) -> bool:
     return payload == f"{_FILE_MARK}{_WHOLE}"
 
 
-def attachment_of(item: OutboxItem, payload: str) -> Attachment | None:
-    """Return the file that the chunk is; None where it is something else."""
-    number = payload.removeprefix(_FILE_MARK)
-    if number in {payload, _WHOLE}:
-        return None
-    return item.attachments[int(number)]
+def attachments_of(item: OutboxItem, payload: str) -> tuple[Attachment, ...]:
+    """Return the files that the chunk is, as one message; none where it is something else."""
+    numbers = payload.removeprefix(_FILE_MARK)
+    if numbers in {payload, _WHOLE}:
+        return ()
+    return tuple(item.attachments[int(number)] for number in numbers.split(","))
+
+
+def _albums(
+    files: Iterable[tuple[int, Attachment]], able: Capabilities
+) -> Iterator[tuple[int, ...]]:
+    """Yield the numbers of files that go as one message: in order, of a kind, within its bounds."""
+    album: list[tuple[int, Attachment]] = []
+    for number, file in files:
+        size_bytes = sum(each.size_bytes for _, each in album) + file.size_bytes
+        has_room = len(album) < able.files_at_once and size_bytes <= able.files_max_bytes
+        if album and not (has_room and _kind(file) == _kind(album[0][1]) and not file.is_voice):
+            yield tuple(each for each, _ in album)
+            album = []
+        album.append((number, file))
+    if album:
+        yield tuple(each for each, _ in album)
+
+
+def _kind(file: Attachment) -> str:
+    return "voice" if file.is_voice else "picture" if file.is_image else "file"
 
 
 def buttons_of(question: Question, session_id: str) -> tuple[Button, ...]:

@@ -32,7 +32,7 @@ from everturn_channels.discord.markup import LIMIT_UNITS
 from everturn_channels.discord.markup import render as lay_out_markdown
 from everturn_channels.discord.messages import Messages
 from everturn_channels.discord.receiver import Receiver
-from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender
+from everturn_channels.discord.sender import FILES_AT_ONCE, FILES_MAX_BYTES, Sender
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
@@ -52,6 +52,7 @@ CAPABILITIES = Capabilities(
     buttons=True,
     nonces=True,
     files_max_bytes=FILES_MAX_BYTES,
+    files_at_once=FILES_AT_ONCE,
     reactions=True,
     chunk_units=LIMIT_UNITS,
     idle_s=150.0,  # heartbeats are answered each 41 seconds

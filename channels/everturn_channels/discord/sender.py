@@ -45,6 +45,8 @@ FILES_MAX_BYTES = 10 * 1024 * 1024
 
 Source: https://docs.discord.com/developers/reference#uploading-files, 2026-11.
 """
+FILES_AT_ONCE = 10
+"Source: https://docs.discord.com/developers/reference#uploading-files, 2026-11."
 LABEL_CHARS = 80
 REPEAT_LABEL = marked("(This may be a repeat.)")
 NEXT_IS_REPEAT = marked("(The next message may be a repeat.)")
@@ -362,21 +364,26 @@ def _content(payload: str) -> dict[str, object]:
 
 
 def _form(body: dict[str, object], message: Outbound) -> dict[str, object]:
-    """Return a message with its file as the parts of a form."""
-    assert message.file is not None
-    name = re.sub(r"[^\w.\- ]", "_", message.file.file_name).strip() or "file"
-    data = discord.File(io.BytesIO(message.file.data), filename=name)
-    payload = {**body, "attachments": [{"id": 0, "filename": name}]}
-    form: list[dict[str, object]] = [
-        {"name": "payload_json", "value": json.dumps(payload)},
-        {
-            "name": "files[0]",
-            "value": data.fp,
-            "filename": name,
-            "content_type": message.file.media_type or "application/octet-stream",
-        },
+    """Return a message with its files as the parts of a form."""
+    names = [re.sub(r"[^\w.\- ]", "_", each.file_name).strip() or "file" for each in message.files]
+    files = [
+        discord.File(io.BytesIO(each.data), filename=name)
+        for each, name in zip(message.files, names, strict=True)
     ]
-    return {"form": form, "files": [data]}
+    attachments = [{"id": number, "filename": name} for number, name in enumerate(names)]
+    form: list[dict[str, object]] = [
+        {"name": "payload_json", "value": json.dumps({**body, "attachments": attachments})},
+        *(
+            {
+                "name": f"files[{number}]",
+                "value": data.fp,
+                "filename": names[number],
+                "content_type": message.files[number].media_type or "application/octet-stream",
+            }
+            for number, data in enumerate(files)
+        ),
+    ]
+    return {"form": form, "files": files}
 
 
 def button_components(buttons: Sequence[Button]) -> list[dict[str, object]]:

@@ -29,7 +29,7 @@ from everturn_channels.telegram.connection import Line, explained, open_line
 from everturn_channels.telegram.mapping import Reading
 from everturn_channels.telegram.polling import Poller
 from everturn_channels.telegram.reach import LineReach
-from everturn_channels.telegram.sender import FILES_MAX_BYTES
+from everturn_channels.telegram.sender import FILES_AT_ONCE, FILES_MAX_BYTES
 from everturn_channels.telegram.updates import Served, UpdateReader, begin
 from everturn_channels.telegram.webhook import UNAVAILABLE, Hook, WebhookPlace, faults
 
@@ -82,6 +82,7 @@ class TelegramAdapter(Adapter):
             drafts=("dm",),
             buttons=True,
             files_max_bytes=FILES_MAX_BYTES,
+            files_at_once=FILES_AT_ONCE,
             reactions=True,
             chunk_units=markup.CHUNK_UNITS,
             idle_s=_IDLE_POLLING_S if self._webhook is None else _IDLE_WEBHOOK_S,

@@ -16,6 +16,7 @@ from aiogram.methods import (
     EditMessageText,
     SendChatAction,
     SendDocument,
+    SendMediaGroup,
     SendMessage,
     SendMessageDraft,
     SendPhoto,
@@ -27,7 +28,10 @@ from aiogram.types import (
     BufferedInputFile,
     InlineKeyboardButton,
     InlineKeyboardMarkup,
+    InputMediaDocument,
+    InputMediaPhoto,
     LinkPreviewOptions,
+    MediaUnion,
     Message,
     MessageEntity,
     ReactionTypeEmoji,
@@ -49,6 +53,8 @@ T = TypeVar("T")
 
 FILES_MAX_BYTES: Final = 50 * 1024 * 1024
 "Source: https://core.telegram.org/bots/api#sending-files, for files that a bot uploads."
+FILES_AT_ONCE: Final = 10
+"Source: https://core.telegram.org/bots/api#sendmediagroup, read 2026-11-27."
 _PHOTO_MAX_BYTES: Final = 10 * 1024 * 1024  # the same page; larger pictures go as documents
 _PHOTO_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
 _ANSWER_UNITS: Final = 200  # https://core.telegram.org/bots/api#answercallbackquery
@@ -76,6 +82,8 @@ class Sender:
 
     async def send(self, message: Outbound) -> str:
         """Send a message. See `Adapter.send`."""
+        if message.more_files:
+            return await self._send_album(message)
         if message.file is not None:
             return await self._send_file(message, message.file)
         text, entities = _payload(message.payload)
@@ -209,6 +217,43 @@ class Sender:
                 if not _VOICE_FAULT.search(error.message):
                     raise self._line.refused(error) from None
         return await self._refusing(self._sent(document, UPLOAD_S))
+
+    async def _send_album(self, message: Outbound) -> str:
+        """Send several files as one: pictures as such where each of them can be shown as one."""
+        uploads = [
+            BufferedInputFile(each.data, _file_name(each.file_name)) for each in message.files
+        ]
+        label = said(markup.REPEAT_LABEL) if message.is_repeat else None
+        captions = [label, *[None] * len(message.more_files)]
+        documents: list[MediaUnion] = [
+            InputMediaDocument(media=upload, caption=caption)
+            for upload, caption in zip(uploads, captions, strict=True)
+        ]
+        request = SendMediaGroup(
+            chat_id=_chat(message.chat_id),
+            media=documents,
+            message_thread_id=_topic(message.topic),
+            reply_parameters=_reply(message.reply_to),
+        )
+        if all(
+            each.media_type in _PHOTO_TYPES and len(each.data) <= _PHOTO_MAX_BYTES
+            for each in message.files
+        ):
+            photos = [
+                InputMediaPhoto(media=upload, caption=caption)
+                for upload, caption in zip(uploads, captions, strict=True)
+            ]
+            try:
+                return await self._sent_album(request.model_copy(update={"media": photos}))
+            except TelegramBadRequest as error:
+                if not _PHOTO_FAULT.search(error.message):
+                    raise self._line.refused(error) from None
+        return await self._refusing(self._sent_album(request))
+
+    async def _sent_album(self, request: SendMediaGroup) -> str:
+        """Return the id of the first message; Telegram numbers each file."""
+        sent = await self._line.send(request, deadline_s=UPLOAD_S)
+        return str(sent[0].message_id)
 
     async def _sent(self, request: TelegramMethod[Message], deadline_s: float = REQUEST_S) -> str:
         try:

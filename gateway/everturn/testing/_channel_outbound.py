@@ -21,6 +21,7 @@ from everturn_channels.errors import (
 
 SILENCE_S: Final = 60.0  # longer than a library waits by itself
 _FILE: Final = b"%PDF of ours, \x00\xff"
+_PDF: Final = "application/pdf"
 _WORDS: Final = 400
 
 
@@ -163,6 +164,26 @@ class SendingContract(ServedPlatform):
         (reaction,) = [each for each in handler.events if isinstance(each, Reaction)]
         assert (reaction.message_id, reaction.emoji) == (name, "👍")
         assert (reaction.chat.id, bool(reaction.sender.id)) == (self.chat_id, True)
+
+    @in_loop
+    async def test_files_of_one_message_are_one_message(self) -> None:
+        """Each of them whole, in their order, and one kill away from being sent again together."""
+        self.need("files")
+        handler = RecordingHandler()
+        async with self.serving(handler) as channel:
+            count = channel.capabilities.files_at_once
+            if count < 2:
+                pytest.skip("the platform takes one file at a time")
+            files = [
+                OutgoingFile(data=_FILE + bytes([n]), file_name=f"{n}.pdf", media_type=_PDF)
+                for n in range(count)
+            ]
+            album = Outbound(chat_id=self.chat_id, file=files[0], more_files=tuple(files[1:]))
+            name = await channel.send(album)
+            sent = list(await self.files())
+
+        assert name
+        assert sent == [each.data for each in files]
 
     @in_loop
     async def test_a_change_of_what_somebody_wrote_names_the_message(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import mimetypes
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import Upload
@@ -20,12 +22,17 @@ from everturn_gateway.tools.wording import counted, shown
 
 _CAPABILITIES: Final = ToolCapabilities(safe=True, timeout_s=60)
 _ANY_TYPE: Final = "application/octet-stream"
+FILES_MAX: Final = 10
+"Of one call: what Telegram and Discord take as one."
 
 
 class SendFile(Arguments):
     """What to send."""
 
     path: str
+    more_paths: Annotated[tuple[str, ...], Field(max_length=FILES_MAX - 1)] = Field(
+        default=(), description="Further files, sent with it as one album."
+    )
 
 
 def send_file_tool(environment: ToolEnvironment) -> Tool:
@@ -33,9 +40,13 @@ def send_file_tool(environment: ToolEnvironment) -> Tool:
     folder = workspace_of(environment)
 
     async def answer(asked: SendFile, _context: ToolContext) -> ToolOutput:
-        upload = await folder.run(partial(_read, folder, asked.path), reads=True)
-        size = counted(len(upload.data), "byte")
-        return ToolOutput(text=f"sent {shown(asked.path)} ({size})", files=(upload,))
+        paths = tuple(dict.fromkeys((asked.path, *asked.more_paths)))
+        files = [await folder.run(partial(_read, folder, path), reads=True) for path in paths]
+        told = (
+            f"{shown(path)} ({counted(len(each.data), 'byte')})"
+            for path, each in zip(paths, files, strict=True)
+        )
+        return ToolOutput(text=f"sent {', '.join(told)}", files=tuple(files))
 
     return FunctionTool(
         "send_file",
