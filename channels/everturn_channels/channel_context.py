@@ -88,6 +88,8 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     Raises UnknownAgentError, and InvalidInputError where it cannot."""
     language: Callable[[str], Language | None] = _any_language
     "The language that an agent speaks, by its name; None = that of whoever it speaks to."
+    agents: Callable[[], Sequence[str]] = tuple
+    "The names of all agents."
     owners: Callable[[], Sequence[Owner]] = tuple
     "Who may act from private chats; by default nobody."
     describe_usage: Callable[[Callable[[str], bool]], str] = _no_usage

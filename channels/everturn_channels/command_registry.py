@@ -260,6 +260,12 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
     _for_owners("usage", marked("show what the agents used today")),
     _for_owners("allow", marked("let me answer in this group"), where=_GROUP),
     _for_owners("disallow", marked("take that back"), where=_GROUP),
+    _for_owners(
+        "agent",
+        marked("choose which agent answers here; alone, show which does"),
+        _words("name", marked("its name, or default")),
+        where=_GROUP | _PRIVATE,
+    ),
     # What the terminal has beside.
     _in_terminal(
         "sessions",

@@ -493,3 +493,47 @@ async def test_an_owner_lets_the_agent_take_part_in_a_group(tmp_path: Path) -> N
     assert taken_back == group_allowed(is_allowed=False)
     assert after == ""
     assert disabled == group_closed("disabled")
+
+
+async def test_an_owner_chooses_the_agent_of_a_topic(tmp_path: Path) -> None:
+    """From the topic itself; over a restart, before all routes, and taken back."""
+    topic = structs.replace(GROUP, topic="17")
+    closed = structs.replace(OPEN, groups=structs.replace(OPEN.groups, policy="allowlist"))
+    some = Owner(name="bob", accounts=frozenset({("test", BOB.id)}), agents=frozenset({"other"}))
+    told: list[str] = []
+    async with feeding(tmp_path, owners=[OWNER, some]) as fed:
+        fed.rules |= {"other": closed, "third": OPEN}
+        choose = partial(fed.command, "agent", chat=topic, is_addressed=True, sender=ADA)
+        told += [await choose(), await choose("nobody"), await choose("other")]
+        told.append(await choose("third", sender=BOB))  # of which Bob owns none
+        told.append(await choose("third", sender=ANN))
+        told.append(await fed.command("agent", "third", chat=topic, sender=ADA))  # whose bot?
+    async with feeding(tmp_path, owners=[OWNER]) as fed:
+        fed.rules |= {"other": OPEN, "third": OPEN}
+        choose = partial(fed.command, "agent", chat=topic, is_addressed=True, sender=ADA)
+        whoami = partial(fed.command, "whoami", is_addressed=True)
+        await fed.command("agent", "third", chat=GROUP, is_addressed=True, sender=ADA)
+        here = [await whoami(chat=each) for each in (topic, GROUP, ADA_DM)]
+        del fed.rules["other"]  # whose folder is gone
+        here += [await whoami(chat=topic)]
+        fed.rules["other"] = OPEN
+        back = await choose("default")
+        here += [await whoami(chat=topic)]
+
+    assert told == [
+        (
+            "`test` answers here. There are: `test`, `other`, `third`. "
+            "`/agent NAME` chooses another one, `/agent default` takes that back."
+        ),
+        "There is no agent `nobody` of yours.",
+        (
+            "Done: `other` answers here from now on. "
+            "It takes no part in this group so far: /allow lets it."
+        ),
+        "There is no agent `third` of yours.",
+        "",
+        "",
+    ]
+    assert back == "Done: `third` answers here from now on."  # as in the rest of the group
+    named = [next(n for n in ("other", "third", "test") if f"`{n}`" in text) for text in here]
+    assert named == ["other", "third", "test", "third", "third"]

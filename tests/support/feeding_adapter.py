@@ -349,7 +349,8 @@ async def feeding(
         context = ChannelContext(
             service=opened.service,
             clock=clock,
-            routes=lambda: routes,
+            routes=lambda: (*pairing.agents.routes(fed.rules), *routes),
+            agents=lambda: tuple(fed.rules),
             rules=fed.rules.get,
             describe_agent=lambda name: f"The agent {name}.",
             models=fixed_models,

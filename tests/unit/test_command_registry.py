@@ -54,7 +54,7 @@ def test_every_command_of_a_chat_is_done() -> None:
     of_owners = {each.name for each in commands_for("private", "owners")}
 
     assert offered == {*ANSWERED, "help", "prompt", "model"}
-    assert of_owners == ANSWERED_TO_OWNERS
+    assert of_owners == {*ANSWERED_TO_OWNERS, "agent"}
 
 
 def test_help_lists_the_menu_with_further_names_and_what_an_agent_adds() -> None:

@@ -7,6 +7,8 @@ Three values, so that no gateway has to run for an approval and none has to be t
                              by an owner's command in a chat
     pairing/groups.json      groups that owners allowed there, by `/allow`
 
+Beside them stands what owners chose of agents, see `chosen_agents`.
+
 Names in them are what people call themselves: for display, never to be trusted.
 """
 
@@ -26,6 +28,7 @@ from everturn_actors.codec import Timestamp, Value
 from everturn_actors.documents import Document, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
+from everturn_channels.access.chosen_agents import ChosenAgents
 from everturn_channels.adapter import Person
 from everturn_channels.errors import ChannelError
 from everturn_channels.names import one_line
@@ -100,6 +103,8 @@ class Pairing:
         self._pending = Document(store, PENDING_KEY, _REQUESTS)
         self._approved = Document(store, APPROVED_KEY, _PEOPLE)
         self._groups = Document(store, GROUPS_KEY, _GROUPS)
+        self.agents = ChosenAgents(store, clock)
+        "Which agents owners chose for chats."
         self._asking = anyio.Lock()
         self._open: _Requests | None = None
         "Codes, oldest first; None until they were read."

@@ -153,16 +153,18 @@ class AccessControl:
                     )
         return None
 
-    async def welcomes(self, chat: ChatRef, sender: Person) -> bool:
-        """Return whether an invitation is followed; see `InboundHandler.welcomes`.
+    async def takes_part(self, chat: ChatRef, sender: Person) -> bool:
+        """Whether an agent answers somebody in a chat who addresses it. Tells nobody."""
+        decision = await self._judged(chat, sender)
+        return decision is not None and decision.action == "answer"
 
-        An owner's always is: the group may be listed later.
-        """
+    async def _judged(self, chat: ChatRef, sender: Person) -> AccessDecision | None:
+        """Return what would become of what is said to the bot; None where no agent is there."""
         key = self.key_of(chat, sender)
         rules = self._context.rules(key.agent) if key is not None else None
         if key is None or rules is None:
-            return False
-        decision = evaluate(
+            return None
+        return evaluate(
             rules,
             places=(self._adapter.name, self._adapter.platform),
             chat=chat,
@@ -170,6 +172,15 @@ class AccessControl:
             is_addressed=True,
             let_in=await self._let_in(chat, sender, key.agent),
         )
+
+    async def welcomes(self, chat: ChatRef, sender: Person) -> bool:
+        """Return whether an invitation is followed; see `InboundHandler.welcomes`.
+
+        An owner's always is: the group may be listed later.
+        """
+        key, decision = self.key_of(chat, sender), await self._judged(chat, sender)
+        if key is None or decision is None:
+            return False
         match decision.action:
             case "refuse":
                 owner = find_owner(self._context.owners(), self._adapter.name, sender)

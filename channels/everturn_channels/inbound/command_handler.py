@@ -44,6 +44,7 @@ from everturn_channels.inbound.access_control import (
 from everturn_channels.inbound.button_clicks import answer_click
 from everturn_channels.inbound.commands import answer_to
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
+from everturn_channels.inbound.owners.agent_command import AgentCommand
 from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, owners_command
 from everturn_channels.inbound.owners.model_command import ModelCommand
 from everturn_channels.inbound.owners.texts import IN_PRIVATE, PAIRING_FAILS
@@ -118,6 +119,7 @@ class CommandHandler:
         self._models = ModelCommand(
             channel=channel, context=context, tasks=tasks, notifier=notifier
         )
+        self._agents = AgentCommand(channel=channel, context=context, access=access)
         self._fields = {"channel": channel}
 
     def meant(self, command: Command, chat: ChatRef) -> Command | Message:
@@ -158,7 +160,12 @@ class CommandHandler:
             await self._command_of_owner(command)
             return
         if is_by_owner and meaning is not None and "group" in meaning.where:
-            if command.is_addressed:  # else some other bot may be meant
+            if not command.is_addressed:
+                return  # some other bot may be meant
+            owner = self._owners.owner_of(sender)
+            if meaning.name == "agent" and owner is not None:
+                await notify(await self._agents.answer(command, owner))
+            else:
                 await notify(await self._open_group(command))
             return
         admission = await self._access.admit(
@@ -271,7 +278,10 @@ class CommandHandler:
         fields = {**self._fields, "owner": owner.name, "command": command.name}
         try:
             with anyio.fail_after(COMMAND_S):
-                answer = await self._owners.answer(command, owner)
+                if command.name == "agent":
+                    answer = OwnerAnswer(text=await self._agents.answer(command, owner))
+                else:
+                    answer = await self._owners.answer(command, owner)
         except ActorStoppedError:
             raise
         except (CoreError, TimeoutError) as error:

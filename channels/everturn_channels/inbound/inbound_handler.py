@@ -9,7 +9,7 @@ from typing import Final, NoReturn, assert_never
 
 import anyio
 
-from everturn_actors.errors import CoreError
+from everturn_actors.errors import CoreError, JournalError
 from everturn_channels.adapter import (
     ButtonClick,
     ChatRef,
@@ -94,10 +94,13 @@ class ChannelInboundHandler:
         "When the platform was last heard from; before that, when the present try began. UTC."
         self.was_heard = False
         "Whether it was heard from in the present try."
+        self._knows_agents = False
+        "Whether what owners chose of agents was read in the present try."
 
     def begin(self) -> None:
         """Note that the adapter is about to serve."""
         self.heard_at, self.was_heard = self._context.clock.now(), False
+        self._knows_agents = False
 
     # --- what arrives ---
 
@@ -105,6 +108,8 @@ class ChannelInboundHandler:
         """Deal with one event. See `InboundHandler.handle`."""
         self.received()
         self._health.count_in()
+        if not self._knows_agents:
+            await self._read_agents(event.chat.id)
         if isinstance(event, Command):  # by its own name, or the message that it is
             event = self._commands.meant(event, moved_chat_ref(event.chat, self._aliases))
         # Before anything goes by the chat's id.
@@ -121,6 +126,20 @@ class ChannelInboundHandler:
         if name is not None:
             self._resolved.note(name)  # not before: one that failed comes again
         await self._notices.heard(event)  # an owner who writes can be told what waits
+
+    async def _read_agents(self, chat: str) -> None:
+        """Read which agents owners chose: without it, another one might answer.
+
+        Raises:
+            NotNowError: It cannot be read now.
+        """
+        try:
+            await self._context.pairing.agents.load()
+        except JournalError as error:
+            why = f"which agent answers there cannot be read: {error}"
+            raise NotNowError(why, retry_after_s=self.blocked(chat, why)) from error
+        self._knows_agents = True
+        self.unblocked(chat)
 
     async def suggestions(self, command: Command) -> Sequence[str]:
         """Return how a command may go on. See `InboundHandler.suggestions`."""

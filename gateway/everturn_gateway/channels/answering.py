@@ -288,7 +288,11 @@ def make_channel_context(
     return ChannelContext(
         service=service,
         clock=clock,
-        routes=lambda: routes_of(config(), library.names()),
+        routes=lambda: (
+            *pairing.agents.routes(library.names()),
+            *routes_of(config(), library.names()),
+        ),
+        agents=library.names,
         rules=library.access,
         describe_agent=answers.describe_agent,
         models=answers.models.of,

@@ -1,5 +1,6 @@
 """What owners do from a private chat, and the questions that are brought to them.
 
+- `agent_command`: `/agent` in a chat: lets an owner choose which agent answers there
 - `commands`: what owners do from a private chat: answer questions, pair people, end sessions, see
   usage
 - `model_command`: `/model` in a chat: shows which model answers, and lets the agent's owners choose
