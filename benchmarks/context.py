@@ -314,7 +314,9 @@ class Simulated:
 def shared_tokens(one: Rendered, two: Rendered) -> int:
     """Return the tokens of the longest beginning that two requests share."""
     if one.request.system != two.request.system:
-        return 0
+        pairs = enumerate(zip(one.request.system, two.request.system, strict=False))
+        end = next((at for at, (a, b) in pairs if a != b), 0)
+        return Estimates(1.0).tokens(text_units(one.request.system[:end]))
     units = text_units(one.request.system)
     for a, b in zip(one.request.messages, two.request.messages, strict=False):
         if a is not b and a != b:

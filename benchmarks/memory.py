@@ -60,6 +60,7 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, Reply, ToolCall
 from everturn_actors.ports import SessionStore, ToolContext
 from everturn_actors.ports.search import MessageQuery
+from everturn_actors.spec import AgentSpec
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.clock import SystemClock
@@ -69,6 +70,7 @@ from everturn_gateway.search.words import words_of
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext
 from everturn_gateway.tools.recall.older import OlderQuotes
+from everturn_gateway.tools.recall.selection import recall_page
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = ConversationKey(channel="bench", chat="bench", agent="bench")
@@ -367,7 +369,7 @@ async def measure(talks: Sequence[Talk], policies: Sequence[str], window: int) -
         carried.carry(talk.lines)
         async with open_memory_store(MemoryDisk()) as store:
             await store.append(SESSION_ID, carried.events, expected_seq=0)
-            await _ask(store, talk, old, new)
+            await _ask(store, talk, old, new, spec_of("everturn", window))
     rows.append((f"old search: {CALLS} calls", str(asked), *old.cells))
     rows.append((f"recall_context: {CALLS} calls", str(asked), *new.cells))
     show(f"found, window {window:,}", ("", "questions", "one place", "two places"), rows)
@@ -400,13 +402,13 @@ async def _quoted(carried: Carried, talk: Talk, tally: Tally) -> None:
                 del carried.events[size:]
 
 
-async def _ask(store: SessionStore, talk: Talk, old: Tally, new: Tally) -> None:
+async def _ask(store: SessionStore, talk: Talk, old: Tally, new: Tally, spec: AgentSpec) -> None:
     lines = [line.text for line in talk.lines]
     async with open_message_index(None, store, SystemClock()) as index:
         link = ServiceLink()
         link.messages = index
         context = ToolContext(session_id=SESSION_ID, key=KEY, store=store)
-        recall = RecallContext(link=link)
+        recall = RecallContext(page=recall_page(spec), link=link)
         for question in talk.questions:
             old.add(question, old_search(lines, question.text))
             new.add(question, await three_calls(recall, context, question.text))

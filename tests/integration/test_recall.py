@@ -60,6 +60,7 @@ from everturn_gateway.specs import open_library
 from everturn_gateway.tools.recall import RecallContext
 from everturn_gateway.tools.recall import tool as recall_tool
 from everturn_gateway.tools.recall.log import CHUNK_EVENTS
+from everturn_gateway.tools.recall.pages import PageSize
 
 SESSION_ID = "20261121T224956123-3f9a2c1b"
 OTHER_ID = "20261121T224956124-3f9a2c1b"
@@ -174,7 +175,9 @@ class Talk:
         given = {name.rstrip("_"): value for name, value in arguments.items()}
         call = ToolCall(call_id="r", name="recall_context", arguments=json.dumps(given))
         await self.write()
-        answer = await RecallContext(page_characters=self.page_characters).run(call, self.context)
+        answer = await RecallContext(
+            page=PageSize(tokens=self.page_characters, characters=self.page_characters)
+        ).run(call, self.context)
         self.answered = answer
         return answer if isinstance(answer, str) else answer.text
 

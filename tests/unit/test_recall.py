@@ -40,6 +40,7 @@ from everturn_gateway.tools.recall.pages import (
     PAGE_CHARACTERS,
     Page,
     Pager,
+    PageSize,
     character_start,
     page_of,
 )
@@ -55,7 +56,7 @@ from everturn_gateway.tools.recall.queries import (
 )
 from everturn_gateway.tools.recall.selection import (
     is_recall_offered,
-    recall_page_characters,
+    recall_page,
     tools_for,
 )
 from everturn_gateway.tools.recall.words import snippet
@@ -73,7 +74,7 @@ def pages_of(text: str, limit: int, cuts: tuple[int, ...] = ()) -> list[str]:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     found: list[str] = []
     while True:
-        pager = Pager(len(found) + 1, limit)
+        pager = Pager(len(found) + 1, PageSize(tokens=limit, characters=limit))
         for begin, end in pairwise(edges):
             pager.add(text[begin:end])
         page = pager.page()
@@ -112,7 +113,7 @@ def test_a_hit_is_said_to_stand_on_the_page_on_which_it_stands(
         return
     position = data.draw(st.integers(0, len(text) - 1))
     pages = pages_of(text, limit)
-    number = page_of(text, position, limit)
+    number = page_of(text, position, PageSize(tokens=limit, characters=limit))
     before = sum(map(len, pages[: number - 1]))
 
     assert before <= position < before + len(pages[number - 1])
@@ -400,13 +401,15 @@ def test_the_overview_names_what_is_hidden_and_how_to_read_it() -> None:
 # --- who is offered it ---
 
 
-def agent(provider: str, *, recall: bool | None = None, **numbers: int) -> AgentSpec:
+def agent(
+    provider: str, *, recall: bool | None = None, policy: str = "everturn", **numbers: int
+) -> AgentSpec:
     """Return an agent of this provider."""
-    policy = POLICIES["everturn"].with_numbers(numbers)
+    chosen = POLICIES[policy].with_numbers(numbers)
     return AgentSpec(
         name="a",
         model=ModelSpec(provider=provider, name="m"),
-        session=SessionSpec(context=ContextSpec(recall=recall, policy=policy)),
+        session=SessionSpec(context=ContextSpec(recall=recall, policy=chosen)),
     )
 
 
@@ -436,11 +439,26 @@ def test_pages_become_smaller_with_the_agents_own_cap_for_results() -> None:
     """Where results are capped at 1,000 tokens, a larger answer would be cut again."""
     small = replace(agent("openai"), model=ModelSpec(provider="o", name="m", context_window=8192))
 
-    assert recall_page_characters(small) == 614
-    assert recall_page_characters(agent("openai")) == PAGE_CHARACTERS
-    assert recall_page_characters(agent("openai", max_tool_result_tokens=1000)) == 750
-    assert recall_page_characters(agent("openai", max_tool_result_tokens=10**6)) == PAGE_CHARACTERS
-    assert recall_page_characters(agent("openai", max_tool_result_tokens=1)) == 200
+    sizes = [
+        recall_page(spec)
+        for spec in (
+            small,
+            agent("openai"),
+            agent("openai", max_tool_result_tokens=1000),
+            agent("openai", max_tool_result_tokens=10**6),
+            agent("openai", max_tool_result_tokens=1),
+            agent("openai", policy="duragent", max_tool_result_tokens=1000),
+        )
+    ]
+
+    assert [(each.tokens, each.characters) for each in sizes] == [
+        (384, 1_536),
+        (6_000, 6_000),
+        (750, 3_000),
+        (6_000, 6_000),
+        (200, 800),
+        (750, 750),
+    ]
 
 
 def test_the_definition_is_small() -> None:

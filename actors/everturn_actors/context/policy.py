@@ -242,6 +242,8 @@ class Policy(Generic[N]):
     "How many steps a turn may have; None = as the agent says."
     whole_characters: Callable[[N, Limits], int | None] = lambda _numbers, _limits: None
     "A tool result of so many characters is kept whole, whatever its script; None = any."
+    whole_tokens: Callable[[N, Limits], int | None] = lambda _numbers, _limits: None
+    "The same in tokens, where the policy counts results as the default one does."
     unrecalled: Callable[[N], N] = lambda numbers: numbers
     "The numbers where the model cannot ask for what is hidden: nothing tells it to."
 

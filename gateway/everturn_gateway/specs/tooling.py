@@ -38,7 +38,7 @@ from everturn_gateway.tools.policy import (
     load_policy,
 )
 from everturn_gateway.tools.recall.plugin import plan_recall
-from everturn_gateway.tools.recall.selection import is_recall_offered, recall_page_characters
+from everturn_gateway.tools.recall.selection import is_recall_offered, recall_page
 from everturn_gateway.tools.searching import ToolSearchConfig
 from everturn_gateway.tools.shell.settings import read_confinement
 from everturn_gateway.tools.skills import load_skills
@@ -163,7 +163,7 @@ def recall_uses(spec: AgentSpec, uses: Sequence[ToolUse] = ()) -> tuple[ToolUse,
     read_from = next(
         (each.read_from for each in sections if isinstance(each, OpensConversations)), ()
     )
-    plan = plan_recall(recall_page_characters(spec), read_from)
+    plan = plan_recall(recall_page(spec), read_from)
     return (ToolUse(plugin=plugin, plan=plan),)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from everturn_gateway.tools.recall.pages import page_end
+from everturn_gateway.tools.recall.pages import PageSize, page_end
 
 PAGE_TOKENS: Final = 6_000  # below a result's usual cap of 8,000, with room for a heading
 _CHARACTERS_PER_TOKEN = 4
@@ -24,8 +24,9 @@ def pages_of(text: str, limit_tokens: int) -> tuple[str, ...]:
     """
     pages: list[str] = []
     begin = 0
+    limit = PageSize(tokens=limit_tokens, characters=limit_tokens * _CHARACTERS_PER_TOKEN)
     while begin < len(text) or not pages:
-        end = page_end(text, begin, limit_tokens, characters_per_token=_CHARACTERS_PER_TOKEN)
+        end = page_end(text, begin, limit)
         pages.append(text[begin:end])
         begin = end
     return tuple(pages)

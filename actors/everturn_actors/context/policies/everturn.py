@@ -5,15 +5,17 @@ messages. Everything below looks at all messages together.
 
 - A message of a person that is larger than a quarter, where there is no room for all, keeps its two
   ends; the whole stands in a file, and what was said before stays.
-- A new result above 8,000 tokens, or a tenth of the window, keeps its two ends; the whole stands
-  in a file.
+- A new result above 8,000 tokens, or a sixteenth of the window, keeps its two ends; the whole
+  stands in a file.
 - Above 60 % old results become a line, and long arguments of old calls are shortened, all in one
   go: if 20,000 tokens come free, and never the newest 40,000, the newest five, those of the newest
   step, or the first two of the newest turn. In a small window a quarter and a fifth of it count.
 - From 85 % on a model summarises older turns after a turn, and whatever left before that; from a
   half on where the conversation is idle until the provider's cache is about to go.
-- Above 100 % the oldest whole turns leave, down to a half. So do they above 7/8 of the messages
-  that the session holds, down to 5/8, so that the session itself never takes away what is shown.
+- Above 100 % the oldest whole turns leave, down to 30 %, unless clearing old results brings it to
+  75 %: each cut breaks the provider's cache, so it makes room for long. So do they above 7/8 of
+  the messages that the session holds, down to 5/8, so that the session itself never takes away
+  what is shown.
 - Where the newest turn is all that is left it is shrunk, down to 75 %: the results of its middle
   steps, then these steps, then what is left of results and arguments, then its questions. It never
   leaves.
@@ -77,6 +79,7 @@ from everturn_actors.model import Step, ToolResult, UserMessage
 _MANY = 10**9  # messages: the longest notice
 _PROTECT_SHARE, _MINIMUM_SHARE = 5, 4  # at most a fifth and a quarter of the window
 _RESERVE_SHARE = 4  # of the window, for the reply, at most, where the agent does not say
+_CLEAR_TO = 0.75  # of the room for messages: where clearing alone does less, turns leave
 _RESULT_FLOOR_TOKENS = 128  # of a result, however small the window is
 
 
@@ -87,7 +90,7 @@ class Numbers:
     max_history_tokens: int = 0
     "0 = no cap but the window."
     max_tool_result_tokens: int = 8_000
-    max_result_share: float = 0.1
+    max_result_share: float = 0.0625
     "Of the window; whichever of the two is less."
     max_message_share: float = 0.25
     "Of what all messages may take, for the newest turn's questions where there is no room for all."
@@ -105,7 +108,7 @@ class Numbers:
     summarize_cold_trigger: float = 0.5
     "Where the provider's cache is about to go, or gone: the next request is paid for whole anyway."
     summarize_keep: float = 0.1
-    cut_to: float = 0.5
+    cut_to: float = 0.3
     shrink_to: float = 0.75
     "The same of the running turn, where it is all that is left."
     window_trigger: float = 0.875
@@ -237,6 +240,7 @@ def _jump(numbers: Numbers, limits: Limits) -> Stage:
         ),
         protect_tokens=_protected_tokens(numbers, limits),
         count=count,
+        clear_to=_CLEAR_TO,
     )
 
 
@@ -390,7 +394,7 @@ POLICY = Policy(
     notice_text=lambda numbers, omitted: numbers.markers.notice(omitted),
     notice_in_prompt=True,
     gap_text=lambda numbers, messages: numbers.markers.gap(messages),
-    whole_characters=_result_tokens,
+    whole_tokens=_result_tokens,
     unrecalled=lambda numbers: dataclasses.replace(numbers, recall=False),
     outlook=_outlook,
 )

@@ -99,6 +99,7 @@ def jump_turns(
     gains: Callable[[Projection], Iterable[tuple[Place, int]]],
     protect_tokens: int,
     count: Estimates,
+    clear_to: float = 1.0,
 ) -> Stage:
     """Return the stage that leaves out the oldest whole turns where something is too much.
 
@@ -107,6 +108,8 @@ def jump_turns(
     Args:
         limit: Above it, turns leave.
         down_to: So many.
+        clear_to: Where tokens are too many, none leave if clearing brings them down to this share
+            of the limit: for less room it would break the provider's cache, and soon again.
         gains: The places of messages that clearing can make shorter, each with what that gains.
         protect_tokens: What clearing keeps of that gain.
         count: Counts tokens.
@@ -127,7 +130,10 @@ def jump_turns(
         loads = _loads(projection, [*starts, newest], gained, most)
         kept, cut = next(loads), newest
         gain_units = sum(gained.values())
-        if fits(_whole(projection, kept, len(starts), gain_units, most), most):
+        whole = _whole(projection, kept, len(starts), gain_units, most)
+        is_full = count.tokens(whole.units) > most.tokens
+        enough = replace(most, tokens=int(most.tokens * clear_to)) if is_full else most
+        if fits(whole, enough):
             return projection, ()
         less = down_to(projection, budget)
         for start, load in zip(reversed(starts), loads, strict=True):

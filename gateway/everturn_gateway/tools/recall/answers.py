@@ -26,7 +26,7 @@ from everturn_gateway.tools.recall.messages import (
     whole,
 )
 from everturn_gateway.tools.recall.overview import FILES_MAX, discarded, overview
-from everturn_gateway.tools.recall.pages import Pager
+from everturn_gateway.tools.recall.pages import Pager, PageSize
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ class Answers:
     """Answers one call."""
 
     def __init__(
-        self, context: ToolContext, *, page: int, limit: int, session_id: str = ""
+        self, context: ToolContext, *, page: int, limit: PageSize, session_id: str = ""
     ) -> None:
-        """Give page `page` of each answer, of at most `limit` characters and estimated tokens.
+        """Give page `page` of each answer, each of at most `limit`.
 
         Where `session_id` is set, messages and ranges are those of that session; the caller has
         made sure that it may be read.

@@ -19,6 +19,17 @@ _LOOK_BACK_CHARACTERS = 40  # for the beginning of a character; the longest emoj
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
+class PageSize(Struct, frozen=True, kw_only=True):
+    """What a page may be at most."""
+
+    tokens: int
+    "As they are estimated."
+    characters: int
+
+
+PAGE: Final = PageSize(tokens=PAGE_CHARACTERS, characters=PAGE_CHARACTERS)
+
+
 class Page(Struct, frozen=True, kw_only=True):
     """One page of a text."""
 
@@ -32,8 +43,8 @@ class Page(Struct, frozen=True, kw_only=True):
 class Pager:
     """Cuts a text that comes in pieces, and keeps one page of it."""
 
-    def __init__(self, number: int, limit: int) -> None:
-        """Keep page `number`; a page has at most `limit` characters, and estimated tokens."""
+    def __init__(self, number: int, limit: PageSize) -> None:
+        """Keep page `number`."""
         self._number, self._limit = number, limit
         self._kept = self._rest = ""
         self._full = 0
@@ -65,13 +76,10 @@ class Pager:
             self._kept = text
 
 
-def page_end(text: str, begin: int, limit: int, *, characters_per_token: int = 1) -> int:
-    """Return where the page that begins at `begin` ends: after a line, a word, or a character.
-
-    It has at most `limit` estimated tokens, and as many times `characters_per_token` characters.
-    """
-    end = min(begin + limit * characters_per_token, len(text))
-    most = limit * UNITS_PER_TOKEN
+def page_end(text: str, begin: int, limit: PageSize) -> int:
+    """Return where the page that begins at `begin` ends: after a line, a word, or a character."""
+    end = min(begin + limit.characters, len(text))
+    most = limit.tokens * UNITS_PER_TOKEN
     if text_units(text[begin:end]) > most:
         sizes = range(end - begin)
         fits = bisect_right(sizes, most, key=lambda size: text_units(text[begin : begin + size]))
@@ -86,7 +94,7 @@ def page_end(text: str, begin: int, limit: int, *, characters_per_token: int = 1
     return character_start(text, end, begin + 1)
 
 
-def page_of(text: str, position: int, limit: int) -> int:
+def page_of(text: str, position: int, limit: PageSize) -> int:
     """Return the number of the page on which a position of `text` stands."""
     number, begin = 1, 0
     while (end := page_end(text, begin, limit)) <= position and end < len(text):

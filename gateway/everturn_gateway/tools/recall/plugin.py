@@ -9,13 +9,14 @@ from msgspec import Struct
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import ToolPlan, ToolPlugin, ToolSetup
 from everturn_gateway.tools.environment import ToolEnvironment
+from everturn_gateway.tools.recall.pages import PageSize
 from everturn_gateway.tools.recall.tool import RecallContext
 
 
 class RecallConfig(Struct, frozen=True, kw_only=True):
     """`recall_context`."""
 
-    page_characters: int
+    page: PageSize
     "How much it answers at once."
     read_from: tuple[str, ...] = ()
     "Conversations that the owner opened to all of the agent's."
@@ -25,7 +26,7 @@ def _make(setup: ToolSetup[RecallConfig]) -> tuple[Tool, ...]:
     environment = setup.part(ToolEnvironment)
     return (
         RecallContext(
-            page_characters=setup.settings.page_characters,
+            page=setup.settings.page,
             link=environment.link,
             links=environment.links,
             read_from=setup.settings.read_from,
@@ -33,14 +34,14 @@ def _make(setup: ToolSetup[RecallConfig]) -> tuple[Tool, ...]:
     )
 
 
-def plan_recall(page_characters: int, read_from: tuple[str, ...] = ()) -> ToolPlan:
+def plan_recall(page: PageSize, read_from: tuple[str, ...] = ()) -> ToolPlan:
     """Return the plan for an agent.
 
     Args:
-        page_characters: How much of a result its policy keeps whole.
+        page: How much it answers at once.
         read_from: Conversations that it may read, as its tool `session` is set.
     """
-    config = RecallConfig(page_characters=page_characters, read_from=read_from)
+    config = RecallConfig(page=page, read_from=read_from)
     return ToolPlan(settings=config, reaches_out=False)
 
 

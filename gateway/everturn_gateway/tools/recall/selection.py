@@ -9,11 +9,13 @@ from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.ports import Tool
 from everturn_actors.spec import AgentSpec
 from everturn_gateway.plugins import installed
-from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext
+from everturn_gateway.tools.recall import RecallContext
 from everturn_gateway.tools.recall.messages import NAME
+from everturn_gateway.tools.recall.pages import PAGE_CHARACTERS, PageSize
 
 _WINDOW_SHARE: Final = 8  # a page takes at most this part of the window
-_PAGE_CHARACTERS_MIN: Final = 200
+_PAGE_MIN: Final = 200  # characters, or tokens
+_CHARACTERS_PER_TOKEN: Final = 4
 
 
 def is_recall_offered(spec: AgentSpec) -> bool:
@@ -37,19 +39,24 @@ def quotes_older(spec: AgentSpec) -> bool:
     return setting
 
 
-def recall_page_characters(spec: AgentSpec) -> int:
+def recall_page(spec: AgentSpec) -> PageSize:
     """Return how much `recall_context` may answer at once, so that no policy cuts it again.
 
     A quarter below the agent's cap for a result stays free for what stands around a page.
     """
-    policy, share = policy_of(spec.session.context), input_window(spec.model) // _WINDOW_SHARE
-    whole = policy.whole_characters(policy.numbers, limits_of(spec))
-    most = (share if whole is None else min(share, whole)) * 3 // 4
-    return max(min(PAGE_CHARACTERS, most), _PAGE_CHARACTERS_MIN)
+    policy, most = policy_of(spec.session.context), input_window(spec.model) // _WINDOW_SHARE
+    limits = limits_of(spec)
+    tokens = policy.whole_tokens(policy.numbers, limits)
+    characters = policy.whole_characters(policy.numbers, limits)
+    least = [each for each in (most, tokens, characters) if each is not None]
+    page = max(min(PAGE_CHARACTERS, min(least) * 3 // 4), _PAGE_MIN)
+    # Where results are counted as pages are, a page has as many characters as its tokens allow.
+    times = 1 if tokens is None else _CHARACTERS_PER_TOKEN
+    return PageSize(tokens=page, characters=min(page * times, PAGE_CHARACTERS))
 
 
 def tools_for(spec: AgentSpec) -> dict[str, Tool]:
     """Return the tools of an agent that has no others, by name."""
     if not is_recall_offered(spec):
         return {}
-    return {NAME: RecallContext(page_characters=recall_page_characters(spec))}
+    return {NAME: RecallContext(page=recall_page(spec))}

@@ -15,7 +15,7 @@ from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.places import seen_from
 from everturn_gateway.tools.recall.answers import Answers
 from everturn_gateway.tools.recall.messages import NAME
-from everturn_gateway.tools.recall.pages import PAGE_CHARACTERS
+from everturn_gateway.tools.recall.pages import PAGE, PageSize
 from everturn_gateway.tools.recall.queries import (
     AskCall,
     Asked,
@@ -81,20 +81,20 @@ class RecallContext:
     def __init__(
         self,
         *,
-        page_characters: int = PAGE_CHARACTERS,
+        page: PageSize = PAGE,
         link: ServiceLink | None = None,
         read_from: tuple[str, ...] = (),
         links: Links = NO_LINKS,
     ) -> None:
-        """Answer with at most `page_characters`, and estimated tokens, beside a short heading.
+        """Answer with at most a page, beside a short heading.
 
         Args:
-            page_characters: Of one answer.
+            page: How much one answer has.
             link: Where the index of what was said is connected; None = each search makes its own.
             read_from: Conversations that the owner opened to all of the agent's.
             links: Who is one person in several chats.
         """
-        self._limit, self._link, self._read_from = page_characters, link, read_from
+        self._limit, self._link, self._read_from = page, link, read_from
         self._links = links
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
