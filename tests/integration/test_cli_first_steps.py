@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import plistlib
 import re
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+import yaml
 from support.answers import Answer
 from support.command import everturn, start, terminal, write_agent
+from support.email_contract import BOT as MAILBOX
+from support.email_world import open_email_world
+from support.matrix_routes import open_matrix_api
 from support.model_api import ModelApi, open_model_api, refused, unauthorized
 from support.patience import WAIT_S
+from support.slack_api import APP_TOKEN, BOT_TOKEN
+from support.slack_methods import open_slack_api
 from support.tables import table
 from support.telegram_api import BOT, TOKEN, open_telegram_api
 
@@ -295,6 +302,52 @@ async def test_a_bot(tmp_path: Path) -> None:
     assert json.loads(right.out)["account"] == BOT.lstrip("@")
     assert TOKEN not in right.out + right.err + file.read_text()
     assert file.read_text() == f'{text}    bot_token: "${{TELEGRAM_BOT_TOKEN}}"\n'
+
+
+async def test_bots_on_other_platforms(tmp_path: Path) -> None:
+    """What is no secret stands in the configuration; where one writes to it is told."""
+    file = tmp_path / "everturn.yaml"
+    file.write_text("server: {port: 0}\n")
+    env = {"SLACK_APP_TOKEN": APP_TOKEN}
+    setup = partial(everturn, "setup", cwd=tmp_path, has_platforms=True, env=env)
+    async with (
+        open_slack_api() as slack,
+        open_matrix_api() as matrix,
+        open_email_world() as mail,
+    ):
+        user, _ = matrix.add_user("bot", "s3cret-matrix")
+        on_slack = await setup(
+            *("slack", "--key-file", "-", "--set", f"api_base={slack.url}/api"),
+            stdin=BOT_TOKEN.encode(),
+        )
+        on_matrix = await setup(
+            *("matrix", "--key-file", "-", "--set", f"homeserver={matrix.url}"),
+            *("--set", f"user={user}"),
+            stdin=b"s3cret-matrix",
+        )
+        unknown = await setup("matrix", "--set", "colour=red", stdin=b"")
+        by_mail = await setup(
+            *("email", "--key-file", "-", "--set", f"address={MAILBOX}"),
+            *("--set", "imap.host=127.0.0.1", "--set", f"imap.port={mail.imap.port}"),
+            *("--set", "smtp.host=127.0.0.1", "--set", f"smtp.port={mail.smtp.port}"),
+            *("--set", "imap.security=none", "--set", "smtp.security=none"),
+            stdin=b"pw",
+        )
+
+    for done in (on_slack, on_matrix, by_mail):
+        assert done.code == 0, done.out + done.err
+    section = yaml.safe_load(file.read_text())["channels"]
+    assert section["slack"]["app_token"] == "${SLACK_APP_TOKEN}"
+    assert section["matrix"]["homeserver"] == matrix.url
+    assert section["email"]["secret_tag"] == "${EMAIL_SECRET_TAG}"
+    assert "s3cret" not in file.read_text()
+    manifest = yaml.safe_load((tmp_path / "slack-manifest.yaml").read_text())
+    assert manifest["settings"]["socket_mode_enabled"]
+    assert user in on_matrix.out
+    kept = (tmp_path / ".env").read_text()
+    (tag,) = re.findall(r"EMAIL_SECRET_TAG=\W*(\w+)", kept)
+    assert MAILBOX.replace("@", f"+{tag}@") in by_mail.out
+    assert (unknown.code, "nobody can be asked here" in unknown.err) == (2, True)
 
 
 async def test_a_service(tmp_path: Path) -> None:

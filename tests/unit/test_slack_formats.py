@@ -13,6 +13,7 @@ from support.examples import examples
 from support.tables import table
 
 from everturn_channels.slack.checking import EVENTS, SCOPES
+from everturn_channels.slack.checking import manifest as made
 from everturn_channels.slack.formats import markup
 from everturn_channels.slack.formats.text import readable
 
@@ -99,8 +100,9 @@ def test_the_manifest_of_the_page_asks_for_what_the_bot_needs() -> None:
     page = (Path(__file__).parents[2] / "docs/slack.md").read_text()
     manifest = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
 
-    assert set(manifest["oauth_config"]["scopes"]["bot"]) == set(SCOPES)
-    assert set(manifest["settings"]["event_subscriptions"]["bot_events"]) == set(EVENTS)
+    assert manifest == yaml.safe_load(made("my-bot"))
+    assert manifest["oauth_config"]["scopes"]["bot"] == list(SCOPES)
+    assert manifest["settings"]["event_subscriptions"]["bot_events"] == list(EVENTS)
 
 
 def test_a_table_without_measure_stays_as_it_was_written() -> None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from everturn_channels.slack.account import SLACK_API, SlackAccount
 from everturn_channels.slack.adapter import SlackAdapter
+from everturn_channels.slack.checking import manifest
 from everturn_channels.slack.formats.emojis import name_of
 
-__all__ = ["SLACK_API", "SlackAccount", "SlackAdapter", "name_of"]
+__all__ = ["SLACK_API", "SlackAccount", "SlackAdapter", "manifest", "name_of"]

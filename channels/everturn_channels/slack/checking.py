@@ -22,7 +22,7 @@ SCOPES: Final = {
     "im:read": "know direct messages",
     "mpim:history": "read group messages",
     "mpim:read": "know group messages",
-    "reactions:read": "take reactions away",
+    "reactions:read": "read reactions",
     "reactions:write": "react",
     "users:read": "know people's names",
 }
@@ -33,9 +33,37 @@ EVENTS: Final = (
     "message.groups",
     "message.im",
     "message.mpim",
+    "reaction_added",
     "tokens_revoked",
 )
 "What the app has to subscribe to."
+
+
+def manifest(name: str) -> str:
+    """Return what makes an app on Slack with all that the channel needs, as YAML.
+
+    Source: https://docs.slack.dev/reference/app-manifest, read 2026-11-27.
+    """
+    scopes = "\n".join(f"      - {scope}" for scope in SCOPES)
+    events = "\n".join(f"      - {event}" for event in EVENTS)
+    return f"""display_information:
+  name: {name}
+features:
+  app_home: {{messages_tab_enabled: true, messages_tab_read_only_enabled: false}}
+  bot_user: {{display_name: {name}, always_online: true}}
+  slash_commands:
+    - {{command: /everturn, description: Commands of the agent, usage_hint: "help"}}
+oauth_config:
+  scopes:
+    bot:
+{scopes}
+settings:
+  event_subscriptions:
+    bot_events:
+{events}
+  interactivity: {{is_enabled: true}}
+  socket_mode_enabled: true
+"""
 
 
 async def look(api: SlackApi, account: SlackAccount, who: Json, channel: str) -> list[str]:

@@ -98,6 +98,9 @@ class Part(StrEnum):
     MODEL = "model"
     TELEGRAM = "telegram"
     DISCORD = "discord"
+    SLACK = "slack"
+    MATRIX = "matrix"
+    EMAIL = "email"
     SERVICE = "service"
 
 
@@ -113,6 +116,14 @@ def setup(
     key_file: Annotated[
         str, typer.Option(metavar="FILE", help="Holds the key or token; - reads it from stdin.")
     ] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Of a bot: homeserver, user; address, imap.host, smtp.host. May be repeated.",
+        ),
+    ] = None,
     keep: KeepIn = "",
     test: TestFirst = True,
     check: Annotated[
@@ -122,13 +133,18 @@ def setup(
 ) -> int:
     """Choose a model and its key, try it, and write them down. What no option says is asked.
 
-    PART: model; telegram or discord, a bot; service, a start with the machine.
+    PART: model; telegram, discord, slack, matrix or email, a bot; service, a start at login.
     """
     if check:
         return commands.setup.check(options, as_json=as_json)
     if part is not Part.MODEL:
         return commands.setup.set_up(
-            options, part.value, key_file=key_file, keep=keep, as_json=as_json
+            options,
+            part.value,
+            key_file=key_file,
+            settings=settings or (),
+            keep=keep,
+            as_json=as_json,
         )
     answers = commands.setup.Answers(
         agent=agent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import yaml
 
@@ -13,6 +13,10 @@ from everturn_actors.json_values import as_object, is_object
 
 _PLAIN: Final = re.compile(r"[A-Za-z][\w./-]*(?::[\w./-]+)*", re.ASCII)
 _READ_OTHERWISE: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
+
+
+Section: TypeAlias = Mapping[str, str | Mapping[str, str]]
+"Fields of a mapping: texts, or mappings of texts."
 
 
 class EditError(ValueError):
@@ -70,10 +74,11 @@ def fields_at(text: str, at: Sequence[str]) -> dict[str, str]:
     }
 
 
-def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> str:
+def with_section(text: str, at: str, name: str, fields: Section) -> str:
     r"""Return the text in which the mapping `name` below the top field `at` has these fields.
 
-    Either is added where it is not there. One that is there keeps its other fields.
+    Either is added where it is not there. One that is there keeps its other fields; mappings in it
+    are written into one that is new alone.
 
     Raises:
         EditError: See `with_fields`.
@@ -89,8 +94,12 @@ def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> st
     told = cast("dict[str, Any]", read)
     section = told.get(at)
     if isinstance(section, dict) and name in section:
-        return with_fields(text, (at, name), fields)
-    lines = [f"{name}:", *(f"  {field}: {_scalar(value)}" for field, value in fields.items())]
+        texts = {field: value for field, value in fields.items() if isinstance(value, str)}
+        if len(texts) < len(fields):
+            msg = f"{at}.{name} stands there already"
+            raise EditError(msg)
+        return with_fields(text, (at, name), texts)
+    lines = [f"{name}:", *(f"  {field}: {_value(value)}" for field, value in fields.items())]
     if section:
         key, _ = _mapping(text, (at,)).value[0]
         start = _line_start(text, key.start_mark.index)
@@ -108,6 +117,12 @@ def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> st
         msg = f"{at} stands there in a form that is not changed by a program"
         raise EditError(msg)
     return changed
+
+
+def _value(value: str | Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return _scalar(value)
+    return f"{{{', '.join(f'{name}: {_scalar(each)}' for name, each in value.items())}}}"
 
 
 def _told(text: str) -> Any:  # YAML

@@ -1,18 +1,21 @@
-"""`everturn setup telegram` and `discord`: a bot's token, a look whether it works, the files."""
+"""`everturn setup telegram`, `slack` and so on: what a bot needs, a look at it, the files."""
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from everturn_gateway.channels import check_channel
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.first_steps.keyring import key_in
-from everturn_gateway.commands.first_steps.prompts import ask_secret, say
+from everturn_gateway.commands.first_steps.prompts import ask, ask_secret, say
 from everturn_gateway.commands.first_steps.writing import (
     Keep,
     explaining_faults,
@@ -24,58 +27,157 @@ from everturn_gateway.commands.shared.settings import run_async
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
 from everturn_gateway.private_environ import process_environ
-from everturn_gateway.yaml_files.editing import EditError, with_section
+from everturn_gateway.yaml_files.editing import EditError, Section, with_section
+
+if TYPE_CHECKING:
+    from everturn_channels import slack
+else:
+    slack = late("everturn_channels.slack")
 
 _ACCOUNT: Final = re.compile(r"@(\w{3,64})")
-_WHERE: Final = {
-    "telegram": "from @BotFather: https://t.me/BotFather, /newbot",
-    "discord": "from https://discord.com/developers/applications, under Bot",
+_SLACK_FILE: Final = "slack-manifest.yaml"
+
+
+class _Secret(Struct, frozen=True, kw_only=True):
+    """What nobody else may know: it stands in the environment, and the configuration names it."""
+
+    field: str
+    variable: str
+    title: str
+    "What is asked; empty = it is made up."
+
+
+class _Setting(Struct, frozen=True, kw_only=True):
+    """What stands in the configuration itself."""
+
+    field: str
+    "Below another one after a dot: `imap.host`."
+    title: str
+
+
+def _token(platform: str, title: str) -> _Secret:
+    variable = f"{platform.upper()}_BOT_TOKEN"
+    return _Secret(field="bot_token", variable=variable, title=f"The token of the bot, {title}")
+
+
+_ASKED: Final[Mapping[str, Sequence[_Secret | _Setting]]] = {
+    "telegram": (_token("telegram", "from @BotFather: https://t.me/BotFather, /newbot"),),
+    "discord": (_token("discord", "from https://discord.com/developers/applications, under Bot"),),
+    "slack": (
+        _token("slack", "xoxb-..., shown by Install to Workspace"),
+        _Secret(
+            field="app_token",
+            variable="SLACK_APP_TOKEN",
+            title="The token of the app, xapp-..., from Basic Information, App-Level Tokens, with"
+            " the scope connections:write",
+        ),
+    ),
+    "matrix": (
+        _Setting(field="homeserver", title="Its homeserver, https://matrix.example.org"),
+        _Setting(field="user", title="The account of the bot, @bot:example.org"),
+        _Secret(field="password", variable="MATRIX_PASSWORD", title="The password of the account"),
+    ),
+    "email": (
+        _Setting(field="address", title="The address of the bot, bot@example.org"),
+        _Setting(field="imap.host", title="Where its mail is read, imap.example.org"),
+        _Setting(field="smtp.host", title="Where its mail is sent, smtp.example.org"),
+        _Secret(
+            field="password",
+            variable="EMAIL_PASSWORD",
+            title="Its password; of Gmail and others an app password",
+        ),
+        _Secret(field="secret_tag", variable="EMAIL_SECRET_TAG", title=""),
+    ),
 }
 
 
-def set_up_bot(file: Path, platform: str, key_file: str, keep: Keep = "") -> dict[str, object]:
+def set_up_bot(
+    file: Path, platform: str, *, key_file: str, settings: Mapping[str, str], keep: Keep = ""
+) -> dict[str, object]:
     """Set up the bot of a platform; return what was set up.
 
-    Nothing is written before the platform knows the token.
+    Nothing is written before the platform lets the bot in.
 
     Args:
         file: The configuration, which is there.
-        platform: `telegram` or `discord`.
-        key_file: Holds the token; empty = the environment has it, or it is asked for.
-        keep: Where the token is kept, see `write_key`.
+        platform: One of those of `_ASKED`.
+        key_file: Holds the first secret; empty = the environment has it, or it is asked for.
+        settings: What is to stand in the configuration; what is missing is asked for.
+        keep: Where secrets are kept, see `write_key`.
 
     Raises:
-        GatewayError: There is no token, or it does not work; says what to do.
+        GatewayError: Something is missing, or it does not work; says what to do.
     """
-    variable = f"{platform.upper()}_BOT_TOKEN"
-    given = key_in(key_file) if key_file else ""
-    known = process_environ().get(variable, "")
-    if not given and not known:
-        title = f"The token of the bot, {_WHERE[platform]}"
-        given = ask_secret(title, option=f"--key-file FILE, or set {variable}")
-    crash_log.secrets.add(given)
+    if platform == "slack":
+        _tell_manifest(file)
+    given, fields = _answers(platform, key_file, settings)
+    for value in given.values():
+        crash_log.secrets.add(value)
     with explaining_faults(file):
         text = file.read_text(encoding="utf-8")
-    token = f"${{{variable}}}"
     try:
-        changed = with_section(text, "channels", platform, {"bot_token": token})
+        changed = with_section(text, "channels", platform, fields)
     except EditError as error:
-        msg = f"{file}: {error}; set it by hand: channels: {{{platform}: {{bot_token: {token}}}}}"
+        msg = f"{file}: {error}; set channels.{platform} by hand: `everturn help {platform}`"
         raise GatewayError(msg) from error
-    environ = ChainMap({variable: given}, dict(process_environ())) if given else process_environ()
-    config, account = _tried(file, changed, platform, environ)
+    config, account = _tried(file, changed, platform, ChainMap(given, dict(process_environ())))
     with explaining_faults(file):
         replace_file(file, changed, mode=file.stat().st_mode & 0o777)
     place: str | None = None
-    if given:
-        place = write_key(file.with_name(ENV_NAME), variable, given, keep=keep)
-        say(f"token in {place}")
+    for variable, value in given.items():
+        place = write_key(file.with_name(ENV_NAME), variable, value, keep=keep)
+    if place:
+        say(f"secret in {place}")
     say(f"bot      {platform} in {file}")
     if not config.routes and len(list(config.agents_dir.glob("*/agent.yaml"))) > 1:
         say("note     routes in everturn.yaml have to say which of the agents answers there")
-    _next_steps(platform, account)
+    _next_steps(platform, account, fields, given)
     return {"channel": platform, "account": account, "key_in": place}
+
+
+def _answers(
+    platform: str, key_file: str, settings: Mapping[str, str]
+) -> tuple[dict[str, str], Section]:
+    """Return the secrets that are new, by variable, and the fields of the section."""
+    asked, given, found = _ASKED[platform], dict[str, str](), dict(settings)
+    secrets_asked = [each for each in asked if isinstance(each, _Secret)]
+    for each in asked:
+        if isinstance(each, _Setting) and not found.get(each.field):
+            found[each.field] = ask(each.title, option=f"--set {each.field}=...")
+    for each in secrets_asked:
+        found[each.field] = f"${{{each.variable}}}"
+        if key_file and each is secrets_asked[0]:
+            given[each.variable] = key_in(key_file)
+        elif not process_environ().get(each.variable):
+            given[each.variable] = _new(each)
+    fields: dict[str, str | dict[str, str]] = {}
+    for name, value in found.items():
+        outer, _, inner = name.partition(".")
+        below = fields.get(outer)
+        if inner:
+            fields[outer] = {**(below if isinstance(below, dict) else {}), inner: value}
+        else:
+            fields[outer] = value
+    return given, fields
+
+
+def _new(secret: _Secret) -> str:
+    if not secret.title:
+        return secrets.token_hex(8)
+    return ask_secret(secret.title, option=f"--key-file FILE, or set {secret.variable}")
+
+
+def _tell_manifest(file: Path) -> None:
+    """Write down what makes the app on Slack, and say where to paste it."""
+    path = file.with_name(_SLACK_FILE)
+    with explaining_faults(path):
+        replace_file(path, slack.manifest("my-bot"), mode=0o644)
+    say(
+        f"At https://api.slack.com/apps: Create New App, From a manifest, and paste {path}.\n"
+        "Then Install to Workspace."
+    )
 
 
 def _tried(
@@ -100,11 +202,11 @@ def _tried(
     if channel is None:
         msg = f"channels.{platform} is switched off in {file}"
         raise GatewayError(msg)
-    secrets = crash_log.secrets
+    masked = crash_log.secrets
     for secret in config.secrets:
-        secrets.add(secret)
+        masked.add(secret)
     say("Logging in, to see whether it works ...")
-    checked = run_async(partial(check_channel, channel, SystemClock(), secrets.mask))
+    checked = run_async(partial(check_channel, channel, SystemClock(), masked.mask))
     for line in checked.lines:
         say(f"  {line}")
     if checked.has_problem:
@@ -114,11 +216,26 @@ def _tried(
     return config, found[1] if found else ""
 
 
-def _next_steps(platform: str, account: str) -> None:
-    where = f"https://t.me/{account}" if platform == "telegram" and account else "your bot"
+def _next_steps(platform: str, account: str, fields: Section, given: Mapping[str, str]) -> None:
+    where = "your bot"
+    match platform:
+        case "telegram" if account:
+            where = f"https://t.me/{account}"
+        case "slack" if account:
+            where = f"@{account} in Slack; into a channel it comes by /invite @{account}"
+        case "matrix":
+            where = f"{fields.get('user')}, or invite it into a room"
+        case "email":
+            tag = given.get("EMAIL_SECRET_TAG", "")
+            address = str(fields.get("address"))
+            # Whoever knows it is believed to be who the mail says: so only its owner is told.
+            where = address.replace("@", f"+{tag}@") if tag else address
+        case _:
+            pass
     say(
         "\nNext:\n"
         "  everturn serve                run the gateway; one that runs has to be started again\n"
         f"  write to {where}: it answers with a code\n"
-        "  everturn pair approve CODE    lets you in"
+        "  everturn pair approve CODE    lets you in\n"
+        "  owners in everturn.yaml       makes you who answers its questions: everturn help groups"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -154,9 +155,17 @@ def use_model(options: Options, answers: Answers, *, as_json: bool = False) -> i
 
 
 def set_up(
-    options: Options, what: str, *, key_file: str, keep: Keep = "", as_json: bool = False
+    options: Options,
+    what: str,
+    *,
+    key_file: str,
+    settings: Sequence[str] = (),
+    keep: Keep = "",
+    as_json: bool = False,
 ) -> int:
-    """Set up a bot (`telegram`, `discord`) or a `service`; return the exit code.
+    """Set up a bot (`telegram`, `slack` and so on) or a `service`; return the exit code.
+
+    `settings` are as `--set` takes them, `FIELD=VALUE`.
 
     Raises:
         GatewayError: No agent is set up yet, or what is set up does not work; says what to do.
@@ -170,7 +179,11 @@ def set_up(
         record["config"] = str(file)
         if what == "service":
             return commands.services.set_up_service(file, record)
-        record.update(commands.bots.set_up_bot(file, what, key_file, keep))
+        pairs = [each.partition("=") for each in settings]
+        given = {name.strip(): value.strip() for name, _, value in pairs}
+        record.update(
+            commands.bots.set_up_bot(file, what, key_file=key_file, settings=given, keep=keep)
+        )
     return EXIT_OK
 
 
@@ -377,6 +390,7 @@ def _next_steps(folder: Path, agent: str) -> None:
     say(
         f"\nNext:\n  everturn chat{name}{more}     talk to it here\n"
         f"  everturn serve{more}    run the gateway: console in a browser, HTTP, bots, jobs\n"
-        f"  everturn setup telegram{more}    a bot; discord; service: a start at login\n"
+        f"  everturn setup telegram{more}    a bot; or discord, slack, matrix, email\n"
+        f"  everturn setup service{more}     a start at login\n"
         "A gateway that runs takes this over by itself. Again, or another model: everturn setup"
     )
