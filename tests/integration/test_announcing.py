@@ -84,6 +84,8 @@ class Post:
     is_away: bool = False
     "It delivers nothing."
 
+    takes_files = True
+
     async def deliver(self, session: Outgoing) -> None:
         """Deliver until there is nothing left."""
         while not session.is_stopping:

@@ -61,6 +61,8 @@ RESTING = ServiceSettings(passivate_after_s=0, drain_s=0, leave_grace_s=0)
 class Post:
     """A delivery port that delivers at once, in one chunk, whatever is pending."""
 
+    takes_files = True
+
     def __init__(self) -> None:
         self.calls = 0
         self.at_work = 0
@@ -363,6 +365,8 @@ async def test_a_delivery_port_that_comes_back_too_early_does_not_spin() -> None
     clock, post = ManualClock(), Post()
 
     class Idle:
+        takes_files = True
+
         async def deliver(self, session: Outgoing) -> None:
             post.calls += 1
             del session

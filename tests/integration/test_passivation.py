@@ -45,6 +45,8 @@ Act: TypeAlias = Callable[[TestService], Awaitable[Any]]
 class DeliveryPort:
     """Tells a channel's people at once."""
 
+    takes_files = True
+
     async def deliver(self, session: Outgoing) -> None:
         """Deliver what is pending, as nothing at all."""
         while not session.is_stopping:

@@ -52,6 +52,8 @@ OWN_BURST = Queueing(debounce_s=1.5, joins="own")
 class Nobody:
     """A delivery port that delivers nothing, so that a session is one of a channel."""
 
+    takes_files = True
+
     async def deliver(self, session: Outgoing) -> None:
         """Wait for the end of the turn, and leave what is pending."""
         while session.state.open_turn is not None and not session.is_stopping:

@@ -369,10 +369,12 @@ async def test_who_speaks_is_answered_aloud_once_and_in_text(
 async def test_where_no_files_go_an_answer_is_text_and_nobody_is_told_so() -> None:
     """With each answer people would read that a file cannot be sent, which they never asked for."""
     adapter = ScriptedAdapter(able=capabilities(files_max_bytes=0))
-    async with delivering(speaker=Mouth(), spoken_replies="always", adapter=adapter) as world:
+    mouth = Mouth()
+    async with delivering(speaker=mouth, spoken_replies="always", adapter=adapter) as world:
         submission = await world.say()
         await world.until_delivered(submission.session_id)
         assert world.adapter.world.texts == ["reply 1"]
+    assert not mouth.said  # nor is it paid for
 
 
 async def test_of_a_person_neither_words_nor_the_sound_that_may_quote_them_is_left() -> None:
@@ -511,3 +513,11 @@ async def test_a_server_speaks_as_documented(
 def test_words_are_read_aloud_and_neither_code_nor_addresses(markdown: str, words: str) -> None:
     """Nobody wants to hear a table."""
     assert aloud(markdown) == words
+
+
+def test_of_a_long_voice_note_the_beginning_is_shown() -> None:
+    """Who spoke for twenty minutes need not read all of it in ten messages."""
+    note = Transcribed(turn=1, message=1, file="f", text="word " * 1_000, is_shown=True)
+
+    assert note.line == f"“{('word ' * 200)}…”"
+    assert len(note.heard) > 5_000

@@ -37,6 +37,8 @@ from everturn_actors.testing import ScriptedProvider, TestService, open_test_ser
 class Post:
     """A delivery port as one should be; a platform that answers when a rule says so."""
 
+    takes_files = True
+
     def __init__(self, held: Held) -> None:
         self._held = held
         self.sending: list[Pending] = []

@@ -66,6 +66,11 @@ class Outgoing(Protocol):
 class DeliveryPort(Protocol):
     """Tells the people of one channel what its sessions say."""
 
+    @property
+    def takes_files(self) -> bool:
+        """Whether files can be sent there at all; where that is not known yet, they can."""
+        return True
+
     async def deliver(self, session: Outgoing) -> None:
         """Deliver what is pending in the session and show what it does.
 

@@ -9,6 +9,9 @@ from everturn_actors.model import Attachment
 
 _ROUND: Final = str.maketrans("[]", "()")  # a line in brackets is the gateway's own
 
+SHOWN_CHARACTERS: Final = 1_000
+"Of what was heard; who spoke for longer sees by them that it was heard."
+
 
 class Transcribed(EventBody, frozen=True, kw_only=True):
     """The words of a voice note, or of another file that sounds, or why there are none.
@@ -55,7 +58,9 @@ class Transcribed(EventBody, frozen=True, kw_only=True):
     def line(self) -> str:
         """What its sender is told of it; empty where that is nothing."""
         if not self.error:
-            return f"“{self.text}”" if self.is_shown and self.text else ""
+            shown = self.text[:SHOWN_CHARACTERS]
+            shown += "…" if len(shown) < len(self.text) else ""
+            return f"“{shown}”" if self.is_shown and shown else ""
         what = "Your voice note" if self.is_voice else f"Your file {self.file_name or self.file}"
         long = f" ({clock_text(self.duration_s)})" if self.duration_s else ""
         return f"{what}{long} could not be transcribed: {self.error}."

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.context.render import Renderer
 from everturn_actors.errors import ActorStoppedError, CoreError
@@ -131,6 +132,9 @@ class TurnRunner:
     async def _run(self, task: _Task) -> None:
         """Work on a turn; when that is stopped on the way, close or pause the turn."""
         agent = self._runtime.agent(self.state.key.agent, self.state.model)
+        port = self._runtime.delivery_ports.get(self.state.key.channel)
+        if agent is not None and agent.speaker is not None and port and not port.takes_files:
+            agent = replace(agent, speaker=None)  # nobody would hear it
         with self._runtime.observer.answering(self.state, task.number, agent):
             with task.scope:
                 if agent is not None:

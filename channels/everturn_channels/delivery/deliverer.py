@@ -63,6 +63,11 @@ class Deliverer:
         self._limiter = limiter or RateLimiter(clock, random.random)
         self._language_of = language_of
 
+    @property
+    def takes_files(self) -> bool:
+        """See `DeliveryPort.takes_files`."""
+        return self._adapter.capabilities.files_max_bytes > 0
+
     async def deliver(self, session: Outgoing) -> None:
         """See `DeliveryPort.deliver`.
 

@@ -57,6 +57,8 @@ class EmailAccount:
     "Through which both servers are reached: `socks5://host:port`, or `http://`; empty = none."
     mails_per_hour: int = 30
     "So many mails of one address are read in an hour."
+    where: str = "channels.email"
+    "Where its settings stand, for people."
 
     @property
     def local_part(self) -> str:

@@ -30,7 +30,6 @@ from everturn_channels.proxies import ProxyFailedError, open_socket
 T = TypeVar("T")
 
 CONNECT_S: Final = 15.0
-_WHERE: Final = "channels.email"
 COMMAND_S: Final = 60.0
 "For one command, or for one read of its answer: a slow line brings a large mail in many."
 _FAILURES: Final = (imaplib.IMAP4.error, imap_tools.ImapToolsError, OSError, ValueError)
@@ -326,7 +325,7 @@ async def open_mailbox(account: EmailAccount) -> AsyncGenerator[Mailbox]:
     """
     login, server = await login_of(account), account.imap
     with ExitStack() as opened:
-        connected = await connect(server, account.proxy)
+        connected = await connect(server, account)
         opened.callback(connected.close)
         wire = _Wire(connected)
         opened.callback(wire.close)
@@ -389,17 +388,21 @@ def _said(error: Exception) -> str:
     return str(error).strip("b'")
 
 
-async def connect(server: MailServer, proxy: str = "") -> socket.socket:
+async def connect(server: MailServer, account: EmailAccount) -> socket.socket:
     """Return a connection to a server, not blocking.
 
     Raises:
         ConnectionLostError: It cannot be reached.
         SetupError: The proxy needs a library that is not here.
     """
-    if proxy:
+    if account.proxy:
         try:
             sock = await open_socket(
-                proxy, server.host, server.port, where=_WHERE, deadline_s=CONNECT_S
+                account.proxy,
+                server.host,
+                server.port,
+                where=account.where,
+                deadline_s=CONNECT_S,
             )
         except ProxyFailedError as error:
             msg = f"{server.host}:{server.port} cannot be reached: {error}"

@@ -164,7 +164,7 @@ async def smtp_session(account: EmailAccount) -> AsyncGenerator[aiosmtplib.SMTP]
     try:
         try:
             login = await login_of(account)
-            sock = await connect(server, account.proxy) if account.proxy else None
+            sock = await connect(server, account) if account.proxy else None
             await client.connect(sock=sock)
             await client.ehlo()
             if client.supports_extension("auth"):

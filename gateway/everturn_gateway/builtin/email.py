@@ -120,6 +120,7 @@ def _email(setup: ChannelSetup[EmailSettings]) -> Adapter:
             authserv_id=settings.authserv_id,
             secret_tag=settings.secret_tag,
             mails_per_hour=settings.mails_per_hour,
+            where=f"channels.{setup.name}",
         ),
         clock=setup.clock,
         backlog=BacklogLimits(

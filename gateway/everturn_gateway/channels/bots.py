@@ -101,6 +101,11 @@ class BotChannel:
             error=self._error,
         )
 
+    @property
+    def takes_files(self) -> bool:
+        """Whether files can be sent there; while the bot is loaded, they can."""
+        return self._bot is None or self._bot.deliverer.takes_files
+
     async def deliver(self, session: Outgoing) -> None:
         """Deliver what the session owes, as soon as the bot is there."""
         while self._bot is None and not session.is_stopping:

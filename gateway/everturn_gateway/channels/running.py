@@ -67,6 +67,8 @@ class LaterDeliveryPort:
     the conversation of a channel is answered there all the same, once the gateway serves again.
     """
 
+    takes_files: Final = True
+
     async def deliver(self, session: Outgoing) -> None:
         """Leave everything where it is until the service stops."""
         while not session.is_stopping:
