@@ -91,6 +91,11 @@ def _chat_type(key: ConversationKey) -> ChatType:
     return "dm" if key.chat.startswith("D") else "group"
 
 
+def slack_manifest(name: str) -> str:
+    """Return what makes the app of a bot on Slack, as YAML."""
+    return slack.manifest(name)
+
+
 SLACK: Final = ChannelPlugin(
     name="slack",
     interface=1,

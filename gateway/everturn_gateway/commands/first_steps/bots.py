@@ -8,10 +8,11 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
+from everturn_gateway.builtin.slack import slack_manifest
 from everturn_gateway.channels import check_channel
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.first_steps.keyring import key_in
@@ -27,14 +28,8 @@ from everturn_gateway.commands.shared.settings import run_async
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.late_loading import late
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.yaml_files.editing import EditError, Section, with_section
-
-if TYPE_CHECKING:
-    from everturn_channels import slack
-else:
-    slack = late("everturn_channels.slack")
 
 _ACCOUNT: Final = re.compile(r"@(\w{3,64})")
 _SLACK_FILE: Final = "slack-manifest.yaml"
@@ -173,7 +168,7 @@ def _tell_manifest(file: Path) -> None:
     """Write down what makes the app on Slack, and say where to paste it."""
     path = file.with_name(_SLACK_FILE)
     with explaining_faults(path):
-        replace_file(path, slack.manifest("my-bot"), mode=0o644)
+        replace_file(path, slack_manifest("my-bot"), mode=0o644)
     say(
         f"At https://api.slack.com/apps: Create New App, From a manifest, and paste {path}.\n"
         "Then Install to Workspace."
