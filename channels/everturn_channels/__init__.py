@@ -19,6 +19,7 @@
 - `runner`: keeps one channel running: logs in, hands on what comes, and begins anew whatever
   happens
 - `settings`: the settings of channels, as values; the gateway reads them from its configuration
+- `tables`: tables of Markdown as lines of code, in columns: for platforms that show none
 - `texts`: the short texts that people get from the gateway itself
 - `access/`: who may talk to an agent: rules, pairing, owners
 - `chats/`: what is known of a platform's chats: their ids, kinds, cursors, and which of them are
@@ -34,4 +35,5 @@
 - `plugin/`: channels that are programs of their own: lines of JSON on standard input and output
 - `telegram/`: the Telegram channel
 - `terminal/`: a conversation in a terminal
+- `whatsapp/`: the WhatsApp channel: one number of the Cloud API
 """

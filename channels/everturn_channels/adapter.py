@@ -273,6 +273,19 @@ class InboundHandler(Protocol):
         """
         ...
 
+    def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
+        """Say that what the bot said does not get there, so that its owner is told.
+
+        What `send` raises is known anyway. This is for what the platform says later on, and for
+        what has to wait for people.
+
+        Args:
+            chat: Where.
+            why: In the platform's words.
+            is_lost: Whether it never will; else it waits, and `send` is asked again.
+        """
+        ...
+
     async def people(self) -> Sequence[str]:
         """Return the ids of those who are let in by name in private chats: paired, or listed."""
         ...

@@ -44,6 +44,12 @@ class _Fence(Struct, frozen=True, kw_only=True):
     marker: str
 
 
+def sendable(text: str) -> str:
+    """Return a text without what no JSON can hold, and with one kind of line ends."""
+    text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def measure(text: str, unit: Unit) -> int:
     """Return the size of a text in a platform's unit."""
     match unit:

@@ -101,6 +101,10 @@ class Notebook:
         """Expect none."""
         raise AssertionError((chat, message_id))
 
+    def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
+        """Expect none."""
+        raise AssertionError((chat, why, is_lost))
+
     async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
         """Expect none: nobody invites a bot of Discord."""
         raise AssertionError((person, chat, is_direct))

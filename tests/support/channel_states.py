@@ -75,3 +75,10 @@ class TwoChannels:
             return None
         self.taken.append((headers.get(SECRET, ""), body))
         return DeliveryAnswer(status=self.status)
+
+    def answer_challenge(self, name: str, query: Mapping[str, str]) -> DeliveryAnswer | None:
+        """Say back what `hub.challenge` is, on one channel."""
+        if name != "telegram":
+            return None
+        body = query.get("hub.challenge", "").encode()
+        return DeliveryAnswer(status=self.status, body=body, media_type="text/plain")

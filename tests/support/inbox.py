@@ -83,6 +83,10 @@ class Inbox:
         self.deletions.append((chat, message_id))
         self._wake()
 
+    def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
+        """Expect none."""
+        raise AssertionError((chat, why, is_lost))
+
     def menu(self) -> tuple[CommandSpec, ...]:
         """Offer what every bot does."""
         return commands_for("private")

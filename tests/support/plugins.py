@@ -116,6 +116,10 @@ class OpenInlet:
         """Expect none."""
         raise AssertionError((chat, message_id))
 
+    def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
+        """Expect none."""
+        raise AssertionError((chat, why, is_lost))
+
     def menu(self) -> tuple[CommandSpec, ...]:
         """Offer what every bot does."""
         return commands_for("private")

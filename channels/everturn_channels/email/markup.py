@@ -16,7 +16,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from msgspec import Struct
 
-from everturn_channels.chunks import split_text
+from everturn_channels.chunks import sendable, split_text
 
 CHUNK_UNITS: Final = 100_000
 "Characters of one mail: an hour of reading, and a tenth of what every server takes."
@@ -54,7 +54,7 @@ _PARSER: Final = _make_parser()
 
 def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return the payloads of a text; see `Adapter.render`."""
-    pieces = split_text(_clean(markdown), CHUNK_UNITS, "characters", is_plain=is_plain)
+    pieces = split_text(sendable(markdown), CHUNK_UNITS, "characters", is_plain=is_plain)
     return tuple(
         msgspec.json.encode(_payload(piece, is_plain=is_plain)).decode() for piece in pieces
     )
@@ -71,9 +71,3 @@ def _payload(piece: str, *, is_plain: bool) -> Payload:
     html = str(_PARSER.render(piece)).strip()
     inside = html.removeprefix("<p>").removesuffix("</p>")
     return Payload(text=piece) if inside == piece else Payload(text=piece, html=html)
-
-
-def _clean(text: str) -> str:
-    """Return a text without what no mail can hold."""
-    text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -152,7 +152,7 @@ class MailReader(Struct, frozen=True, kw_only=True):
             unsupported=content.unsupported,
             is_outside=content.is_forward,
         )
-        question, data = self.threads.choice_of(fields, content.text)
+        question, data = self.threads.questions.choice_of(fields.ids("in-reply-to"), content.text)
         if data:
             answer = self._answer(chat, question)
             return [ButtonClick(data=data, chat=chat, sender=sender, at=envelope.at, answer=answer)]

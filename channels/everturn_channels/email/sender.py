@@ -81,7 +81,7 @@ class Sender:
             msg = f"What is to be sent to {to} cannot be written as mail: {error}"
             raise RefusedError(msg) from error
         if message.buttons:
-            await threads.note_question(message_id, message.buttons)
+            await threads.questions.note(message_id, message.buttons)
         async with self._slots:
             await self._submit(to, mail)
         threads.note_sent(message_id, to)

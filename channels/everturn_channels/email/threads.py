@@ -16,15 +16,14 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from everturn_channels.adapter import Button, InboundHandler
+from everturn_channels.adapter import InboundHandler
 from everturn_channels.email.account import EmailAccount
 from everturn_channels.email.parsing.authenticity import names_secret
 from everturn_channels.email.parsing.fields import ID, Fields
+from everturn_channels.ingestion.numbered_questions import NumberedQuestions
 
 T = TypeVar("T")
 
-QUESTIONS: Final = "questions"
-"The cursor with the choices of the newest questions, by the Message-ID of each."
 _TOP: Final = "0"  # stands in the bot's ids for a mail that began a thread
 _TOPIC_DIGITS: Final = 16
 _REFERENCES_MAX: Final = 10
@@ -68,6 +67,7 @@ class Threads:
         "By Message-ID."
         self._sent: OrderedDict[str, str] = OrderedDict()
         "To whom mails went, by Message-ID."
+        self.questions = NumberedQuestions(handler)
 
     def own_id(self, nonce: str, topic: str) -> str:
         """Return the Message-ID of a mail of the bot: the same for the same mail."""
@@ -144,35 +144,6 @@ class Threads:
     def bounced(self, address: str) -> str:
         """Return why mail to an address comes back; empty = it does not."""
         return self._handler.cursor(f"bounced:{_digest(address)}")
-
-    # --- questions ---
-
-    async def note_question(self, message_id: str, buttons: Sequence[Button]) -> None:
-        """Remember what the choices of a question stand for."""
-        asked = {**self._questions(), message_id: [(each.label, each.data) for each in buttons]}
-        while len(text := msgspec.json.encode(asked).decode()) > _VALUE_CHARS:
-            del asked[next(iter(asked))]
-        await self._handler.keep_cursor(QUESTIONS, text)
-
-    def choice_of(self, fields: Fields, text: str) -> tuple[str, str]:
-        """Return which question a mail answers, and what its choice carries; empty = none.
-
-        The first line is the choice: its number, or its words.
-        """
-        asked = self._questions()
-        first = text.strip().split("\n", 1)[0].strip(" \t.:)(*_#").casefold()
-        for message_id in fields.ids("in-reply-to"):
-            for number, (label, data) in enumerate(asked.get(message_id, ()), start=1):
-                if first in {str(number), label.casefold()}:
-                    return message_id, data
-        return "", ""
-
-    def _questions(self) -> dict[str, list[tuple[str, str]]]:
-        try:
-            text = self._handler.cursor(QUESTIONS)
-            return msgspec.json.decode(text, type=dict[str, list[tuple[str, str]]])
-        except msgspec.DecodeError:
-            return {}
 
 
 def id_of(fields: Fields) -> str:

@@ -29,6 +29,7 @@ from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
 from everturn_channels.inbound.event_resolver import EventResolver
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
+from everturn_channels.inbound.owners.delivery_notices import DeliveryNotices
 from everturn_channels.inbound.owners.question_notices import QuestionNotices
 from everturn_channels.inbound.reactions import Reactions
 from everturn_channels.inbound.receiver import Receiver
@@ -73,6 +74,14 @@ class ChannelInboundHandler:
             context=context,
             cursors=channel.cursors,
             notifier=self._notifier,
+            language_of=self._languages.of_chat,
+        )
+        self._undelivered = DeliveryNotices(
+            channel=adapter.name,
+            context=context,
+            cursors=channel.cursors,
+            notifier=self._notifier,
+            tasks=tasks,
             language_of=self._languages.of_chat,
         )
         self._backlog = Backlog(
@@ -178,6 +187,15 @@ class ChannelInboundHandler:
     async def deleted(self, chat: str, message_id: str) -> None:
         """Take a message back that waits. See `InboundHandler.deleted`."""
         await self._receiver.delete(*moved_name(chat, message_id, self._aliases))
+
+    def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
+        """Tell the owners that something does not get there. See `InboundHandler.undelivered`."""
+        chat = self._aliases.first(chat)
+        if is_lost:
+            self._health.count_given_up()
+        key = self._access.key_of(ChatRef(id=chat))
+        agent = key.agent if key is not None else ""
+        self._undelivered.tell(chat, agent, self._health.words(why), is_lost=is_lost)
 
     async def people(self) -> tuple[str, ...]:
         """Return who is let in by name. See `InboundHandler.people`."""

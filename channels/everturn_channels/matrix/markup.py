@@ -15,7 +15,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from everturn_channels.chunks import LIMIT_LEAST, split_text
+from everturn_channels.chunks import LIMIT_LEAST, sendable, split_text
 from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.languages import marked, said
 
@@ -93,7 +93,7 @@ _PARSER: Final = _make_parser()
 
 def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return the payloads of a text; see `Adapter.render`."""
-    return tuple(_payloads(_clean(markdown), CHUNK_UNITS, is_plain=is_plain))
+    return tuple(_payloads(sendable(markdown), CHUNK_UNITS, is_plain=is_plain))
 
 
 def _payloads(text: str, limit: int, *, is_plain: bool) -> list[str]:
@@ -118,12 +118,6 @@ def _content(piece: str, *, is_plain: bool) -> dict[str, str]:
     if inside == piece or len(html) > CONTENT_MAX_BYTES * 4:
         return {"body": piece}
     return {"body": piece, "html": html}
-
-
-def _clean(text: str) -> str:
-    """Return a text without what no JSON can hold."""
-    text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def content_of(payload: str, *, is_repeat: bool = False) -> dict[str, object]:

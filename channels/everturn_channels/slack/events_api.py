@@ -6,30 +6,35 @@ https://docs.slack.dev/authentication/verifying-requests-from-slack, read 2026-1
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from hashlib import sha256
 from typing import Final
 from urllib.parse import parse_qsl
 
 import anyio
 import orjson
-from msgspec import Struct, field
 
 from everturn_actors.json_values import is_object
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import ChannelError
-from everturn_channels.ingestion.deliveries import DeliveryAnswer
+from everturn_channels.ingestion.deliveries import (
+    BAD_REQUEST,
+    OK,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    Confirm,
+    DeliveryAnswer,
+    answered,
+    is_signed,
+)
 from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.slack.cursors import ChannelCursors
 from everturn_channels.slack.receiver import Receiver
 from everturn_channels.slack.requests import RequestFailedError, SlackApi
 
 SIGNATURE, TIMESTAMP = "X-Slack-Signature", "X-Slack-Request-Timestamp"
-OK, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE = 200, 400, 401, 503
 AGE_MAX_S: Final = 300
 "Whoever copied a delivery could show it again later."
 _BODY_MAX_BYTES: Final = 1024 * 1024
@@ -42,16 +47,6 @@ _TOKEN_S: Final = 600.0  # between two looks at whether the token holds: no sock
 _EMPTY: Final = DeliveryAnswer(status=OK, body=b"")  # any other is shown to whoever gave a command
 
 logger = logging.getLogger(__name__)
-
-
-class _Reply(Struct, eq=False):
-    """What Slack is answered about one delivery."""
-
-    is_taken: anyio.Event = field(default_factory=anyio.Event)
-
-    async def confirm(self) -> None:
-        """Say that it is settled."""
-        self.is_taken.set()
 
 
 class EventsApi:
@@ -119,23 +114,23 @@ class EventsApi:
         if text_of(payload, "type") == "app_rate_limited":
             logger.warning("Slack delivers less: too many events came in an hour")
             return _EMPTY
-        if self._receiver is None:
+        receiver = self._receiver
+        if receiver is None:
             return DeliveryAnswer(status=UNAVAILABLE)
-        reply, key = _Reply(), text_of(payload, "event_id")
         if not text_of(payload, "event", "bot_id"):  # the bot's own say nothing of others
             self._was_heard = True
         silent_since, self._heard_at = self._heard_at, self._clock.now()
         if self._heard_at - silent_since > GIVEN_UP:
-            self._receiver.doubt()
-        try:
-            await self._receiver.take(kind, payload, key, reply.confirm)
-        except ChannelError as error:
-            self._failure = error
-            self._news.set()
-        with anyio.move_on_after(_ANSWER_S):
-            await reply.is_taken.wait()
-            return _EMPTY
-        return DeliveryAnswer(status=UNAVAILABLE)
+            receiver.doubt()
+
+        async def take(confirm: Confirm) -> None:
+            try:
+                await receiver.take(kind, payload, text_of(payload, "event_id"), confirm)
+            except ChannelError as error:
+                self._failure = error
+                self._news.set()
+
+        return await answered(take, within_s=_ANSWER_S, taken=_EMPTY)
 
     def _is_signed(self, signature: str, timestamp: str, body: bytes) -> bool:
         if not (timestamp.isascii() and timestamp.isdecimal()) or len(timestamp) > 12:
@@ -143,8 +138,7 @@ class EventsApi:
         if abs(self._clock.now().timestamp() - int(timestamp)) > AGE_MAX_S:
             return False
         signed = b"v0:" + timestamp.encode() + b":" + body
-        wanted = "v0=" + hmac.new(self._secret, signed, sha256).hexdigest()
-        return hmac.compare_digest(signature.encode("utf-8", "replace"), wanted.encode())
+        return is_signed(signature, signed, self._secret, prefix="v0=")
 
 
 def _read(body: bytes, media_type: str) -> tuple[str, Json]:

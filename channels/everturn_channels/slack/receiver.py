@@ -9,10 +9,9 @@ Source: https://docs.slack.dev/apis/events-api#error_handling, read 2026-11-27.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,6 +19,7 @@ from anyio.abc import TaskGroup
 from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import SetupError
 from everturn_channels.ingestion.chat_queues import ChatQueues
+from everturn_channels.ingestion.deliveries import Confirm, Confirmations
 from everturn_channels.ingestion.events import PlatformEvent, ReadEvents
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 from everturn_channels.slack.cursors import ChannelCursors
@@ -30,35 +30,9 @@ from everturn_channels.slack.reading import EventReader
 
 logger = logging.getLogger(__name__)
 
-Confirm: TypeAlias = Callable[[], Awaitable[None]]
-"Tells Slack that a delivery was taken; twice does no harm."
-
 PATIENCE_S: Final = 2.0
 "A click or a command is confirmed after so long in any case: after three a person reads an error."
-_PENDING_MAX: Final = 10_000
 _REVOKED: Final = frozenset({"app_uninstalled", "tokens_revoked"})
-
-
-class Confirmations:
-    """What has to be told to Slack once something is durable."""
-
-    def __init__(self) -> None:
-        self._pending: OrderedDict[tuple[str, str], list[Confirm]] = OrderedDict()
-
-    def expect(self, key: tuple[str, str], confirm: Confirm) -> None:
-        """Confirm a delivery once what it brings is settled; the same may come several times."""
-        self._pending.setdefault(key, []).append(confirm)
-        if len(self._pending) > _PENDING_MAX:
-            self._pending.popitem(last=False)  # it comes again
-
-    def forget(self, key: tuple[str, str]) -> None:
-        """Confirm nothing: it comes again."""
-        self._pending.pop(key, None)
-
-    async def settle(self, key: tuple[str, str]) -> None:
-        """Confirm all deliveries of what is durable now."""
-        for confirm in self._pending.pop(key, ()):
-            await confirm()
 
 
 class Receiver:

@@ -26,10 +26,9 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
     paused_s,
 )
-from everturn_channels.ingestion.files import read_within
+from everturn_channels.ingestion.exchange import HttpAnswer, NoAnswerError, request_once
 from everturn_channels.ingestion.json_fields import Json, text_of
-from everturn_channels.proxies import failure
-from everturn_channels.proxies.sessions import Attempt, open_session
+from everturn_channels.proxies.sessions import open_session
 from everturn_channels.slack.account import SlackAccount
 
 REQUEST_S: Final = 30.0
@@ -272,27 +271,25 @@ class SlackApi:
         deadline_s: float = REQUEST_S,
         limit_bytes: int = _ANSWER_MAX_BYTES,
     ) -> bytes:
-        attempt = Attempt()
         try:
-            with anyio.fail_after(deadline_s):
-                async with self._session.request(
-                    method,
-                    address,
-                    data=data,
-                    headers=headers,
-                    allow_redirects=False,  # without its scope a file leads to a page for people
-                    trace_request_ctx=attempt,
-                ) as response:
-                    body = await read_within(response.content.iter_any(), limit_bytes)
-                    if response.status != 200:
-                        raise _failure(response)
-                    if granted := response.headers.get("X-OAuth-Scopes"):
-                        self.scopes = frozenset(each.strip() for each in granted.split(","))
-                    return body
-        except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:
-            # The texts of these may hold addresses; their names say what happened.
-            name = failure(error)
-            raise RequestFailedError(words=name, may_have_acted=attempt.is_out) from error
+            answer = await request_once(
+                self._session,
+                method,
+                address,
+                data=data,
+                headers=headers,
+                deadline_s=deadline_s,
+                limit_bytes=limit_bytes,
+            )
+        except NoAnswerError as error:
+            raise RequestFailedError(
+                words=error.words, may_have_acted=error.may_have_acted
+            ) from error
+        if answer.status != 200:  # without its scope a file leads to a page for people
+            raise _failure(answer)
+        if granted := answer.headers.get("X-OAuth-Scopes"):
+            self.scopes = frozenset(each.strip() for each in granted.split(","))
+        return answer.body
 
 
 def _field(value: object) -> str | int | float:
@@ -301,7 +298,7 @@ def _field(value: object) -> str | int | float:
     return value if isinstance(value, str | int | float) else orjson.dumps(value).decode()
 
 
-def _failure(response: aiohttp.ClientResponse) -> RequestFailedError:
+def _failure(response: HttpAnswer) -> RequestFailedError:
     """Return what an answer with another status than 200 says."""
     if response.status == 429:
         wait = response.headers.get("Retry-After", "")

@@ -73,6 +73,8 @@ class RecordingHandler(_WillingHandler):
         "Where how many messages were left out, and why."
         self.deletions: list[tuple[str, str]] = []
         "Chats and ids of messages that were deleted."
+        self.undeliveries: list[tuple[str, str, bool]] = []
+        "Where something does not get there, why, and whether it is lost."
         self.cursors: dict[str, str] = dict(cursors or {})
         self.is_new = not self.cursors
         "Whether this channel never ran before."
@@ -134,6 +136,11 @@ class RecordingHandler(_WillingHandler):
     async def deleted(self, chat: str, message_id: str) -> None:
         """Note it in `deletions`."""
         self.deletions.append((chat, message_id))
+        self.received()
+
+    def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
+        """Note it in `undeliveries`."""
+        self.undeliveries.append((chat, why, is_lost))
         self.received()
 
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:

@@ -60,6 +60,13 @@ class _TakesDeliveries(Protocol):
         ...
 
 
+@runtime_checkable
+class _AnswersChallenges(Protocol):
+    def answer_challenge(self, query: Mapping[str, str]) -> DeliveryAnswer:
+        """Answer a platform that tries its address, by the parameters of its request."""
+        ...
+
+
 class LaterDeliveryPort:
     """Sends nothing: what is pending waits for the gateway that serves.
 
@@ -208,6 +215,23 @@ class Channels(Struct, kw_only=True):
             secret = headers.get(found.plugin.webhook_header, "")
             return DeliveryAnswer(status=await adapter.take_webhook(secret, body))
         return DeliveryAnswer(status=_UNAVAILABLE)  # it is not loaded yet
+
+    def answer_challenge(self, name: str, query: Mapping[str, str]) -> DeliveryAnswer | None:
+        """Answer a platform that tries the address to which it is to deliver.
+
+        Args:
+            name: Of the channel.
+            query: The parameters of the request.
+
+        Returns:
+            None where no channel of this name is tried so.
+        """
+        if self._webhook(name) is None:
+            return None
+        adapter: object = self._open[name].adapter
+        if adapter is None:
+            return DeliveryAnswer(status=_UNAVAILABLE)  # it is not loaded yet
+        return adapter.answer_challenge(query) if isinstance(adapter, _AnswersChallenges) else None
 
     def _webhook(self, name: str) -> ChannelConfig | None:
         """Return the channel of this name, if its platform delivers to it."""

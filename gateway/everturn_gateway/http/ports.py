@@ -224,6 +224,13 @@ class Channels(Protocol):
         """
         ...
 
+    def answer_challenge(self, name: str, query: Mapping[str, str]) -> DeliveryAnswer | None:
+        """Answer a platform that tries the address to which it is to deliver.
+
+        None where no channel of this name is tried so.
+        """
+        ...
+
 
 class CheckedChannel(Protocol):
     """What a look at one channel has found."""

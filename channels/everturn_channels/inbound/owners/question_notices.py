@@ -62,7 +62,7 @@ class QuestionNotices:
         if chat.type != "dm" or find_owner(self._context.owners(), self._channel, sender) is None:
             return
         try:
-            await self._cursors.put(_chat_of(sender.id), chat.id)
+            await self._cursors.put(chat_cursor(sender.id), chat.id)
         except (ChannelError, OSError) as error:
             extra = {"channel": self._channel, "error": str(error)}
             logger.warning("an owner's private chat cannot be noted", extra=extra)
@@ -86,7 +86,7 @@ class QuestionNotices:
             for owner in self._context.owners()
             if owner.notify
             for channel, account in sorted(owner.accounts)
-            if channel == self._channel and self._cursors.get(_chat_of(account))
+            if channel == self._channel and self._cursors.get(chat_cursor(account))
         ]
         if not wanting:
             self._seen = frozenset()
@@ -109,7 +109,7 @@ class QuestionNotices:
             SendError: Something was not sent; what surely was not is brought at the next look.
             ChannelError: What was brought cannot be noted.
         """
-        chat = ChatRef(id=self._cursors.get(_chat_of(account)))
+        chat = ChatRef(id=self._cursors.get(chat_cursor(account)))
         before = self._cursors.get(_brought_to(account))
         brought = [*filter(None, before.split(","))]
         new = [
@@ -155,7 +155,7 @@ class QuestionNotices:
         return (question.key.channel, question.key.chat) == (self._channel, chat.id)
 
 
-def _chat_of(account: str) -> str:
+def chat_cursor(account: str) -> str:
     """Return the name of the cursor that keeps an owner's private chat."""
     return f"owner {account}"
 

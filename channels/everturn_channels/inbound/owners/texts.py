@@ -9,6 +9,7 @@ from everturn_actors.model import ConversationKey, Decision
 from everturn_actors.ports import SessionSummary
 from everturn_channels.access.pairing import Request
 from everturn_channels.languages import marked, said, t
+from everturn_channels.names import one_line
 from everturn_channels.texts import click_taken, code_span
 
 NO_QUESTIONS: Final = marked("No question waits for an answer.")
@@ -24,6 +25,16 @@ PAIRING_FAILS: Final = marked(
 )
 NO_SUCH_SESSION: Final = marked("There is no such session; /sessions shows the newest.")
 IN_PRIVATE: Final = marked("Please write this to me in private.")
+
+
+def undelivered_text(chat: str, why: str, *, is_lost: bool) -> str:
+    """Return that what an agent said does not get there; `why` is in a platform's words."""
+    where, reason = code_span(chat), code_span(one_line(why))
+    if is_lost:
+        return t("What was said to {chat} was not delivered: {reason}", chat=where, reason=reason)
+    return t(
+        "What is said to {chat} waits until they write again: {reason}", chat=where, reason=reason
+    )
 
 
 def questions_text(count: int, shown: int) -> str:

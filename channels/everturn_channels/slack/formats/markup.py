@@ -16,9 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from everturn_channels.adapter import Button
-from everturn_channels.chunks import split_text
+from everturn_channels.chunks import sendable, split_text
 from everturn_channels.ingestion.json_fields import objects_of, text_of
 from everturn_channels.languages import marked, said
+from everturn_channels.tables import without_tables
 
 CHUNK_UNITS: Final = 10_000
 "UTF-16 units of one message: all its `markdown` blocks together take 12,000."
@@ -26,11 +27,6 @@ REPEAT_LABEL: Final = marked("(This may be a repeat.)")
 _FALLBACK_CHARS: Final = 3_000  # of what notifications show, and clients that know no blocks
 _BUTTONS_MAX: Final = 25
 _LABEL_CHARS: Final = 75
-_CELLS_MAX: Final = 2_000
-_COLUMN_MAX: Final = 60  # characters to which shorter cells are filled up
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_BAR: Final = re.compile(r"(?<!\\)\|")
-_DASHES: Final = re.compile(r":?-+:?")
 _CALLS: Final = re.compile(r"<(?=!(?:channel|here|everyone|subteam\^)|@[UWB][A-Z0-9]|#C[A-Z0-9])")
 "What notifies people, or looks as if a channel were meant."
 _NO_CALL: Final = "<\u2060"
@@ -45,9 +41,9 @@ class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return the payloads of a text; see `Adapter.render`."""
-    text = _clean(markdown)
+    text = sendable(markdown)
     if not is_plain:
-        text = _without_tables(text)
+        text = without_tables(text)
     pieces = split_text(text, CHUNK_UNITS, "utf16", is_plain=is_plain)
     return tuple(
         msgspec.json.encode(Payload(text=piece, is_plain=is_plain)).decode() for piece in pieces
@@ -114,69 +110,3 @@ def _actions(buttons: Sequence[Button]) -> dict[str, object]:
         for number, each in enumerate(buttons[:_BUTTONS_MAX])
     ]
     return {"type": "actions", "elements": elements}
-
-
-def _without_tables(text: str) -> str:
-    """Return a text with its tables as code, in columns: a `markdown` block shows none."""
-    if "|" not in text:
-        return text
-    lines, found, fence, at = text.split("\n"), list[str](), "", 0
-    while at < len(lines):
-        line = lines[at]
-        if marker := _FENCE.match(line):
-            is_end = bool(fence) and marker[1].startswith(fence) and not marker[2].strip()
-            fence = "" if is_end else fence or marker[1]
-        if not fence and _begins_table(lines, at):
-            end = at + 2
-            while end < len(lines) and "|" in lines[end]:
-                end += 1
-            found += _table(lines[at:end])
-            at = end
-        else:
-            found.append(line)
-            at += 1
-    return "\n".join(found)
-
-
-def _begins_table(lines: Sequence[str], at: int) -> bool:
-    """Whether a line is the head of a table: dashes stand below it, in as many columns."""
-    line = lines[at]
-    if at + 1 >= len(lines) or "|" not in line or line.startswith(("    ", "\t")):
-        return False
-    below = _cells(lines[at + 1])
-    return len(below) == len(_cells(line)) and all(map(_DASHES.fullmatch, below))
-
-
-def _cells(line: str) -> list[str]:
-    inside = line.strip().removeprefix("|")
-    if inside.endswith("|") and not inside.endswith("\\|"):
-        inside = inside[:-1]
-    return [cell.strip().replace("\\|", "|") for cell in _BAR.split(inside)]
-
-
-def _table(lines: Sequence[str]) -> list[str]:
-    """Return a table as lines of code, no cell left out; one without measure as it was written."""
-    rows = [_cells(line) for number, line in enumerate(lines) if number != 1]
-    columns = max(map(len, rows))
-    if columns * len(rows) > _CELLS_MAX:
-        return list(lines)
-    rows = [row + [""] * (columns - len(row)) for row in rows]
-    widths = [min(max(len(row[i]) for row in rows), _COLUMN_MAX) for i in range(columns)]
-    shown = [
-        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    shown.insert(1, "-+-".join("-" * width for width in widths))
-    fence = "`" * max(3, 1 + max(map(_ticks, shown)))
-    indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
-    return [indent + line for line in (fence, *shown, fence)]
-
-
-def _ticks(line: str) -> int:
-    return max(map(len, re.findall("`+", line)), default=0)
-
-
-def _clean(text: str) -> str:
-    """Return a text without what no JSON can hold."""
-    text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -112,6 +112,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/api/v1/usage"): Rule(need="read"),
     ("GET", "/api/v1/channels"): Rule(need="operate", is_whole=True),
     ("GET", "/api/v1/pairing"): Rule(need="operate", is_whole=True),
+    ("GET", WEBHOOK_PATH): Rule(need="open"),
     ("POST", WEBHOOK_PATH): Rule(need="open"),
     ("GET", _SCHEDULES): Rule(need="operate"),
     ("POST", _SCHEDULES): Rule(need="operate", is_act=True),

@@ -73,24 +73,31 @@ def channels_router(gateway: Host) -> APIRouter:
     ) -> Response:
         """Take what a platform delivers; needs no token but the channel's own secret.
 
-        It stands in a header: of Telegram, `X-Telegram-Bot-Api-Secret-Token`. Slack signs with it,
-        `X-Slack-Signature`, and is answered with what it asks for. Answers 200 when it is on disk.
+        It stands in a header: of Telegram, `X-Telegram-Bot-Api-Secret-Token`. Slack and Meta sign
+        with it, `X-Slack-Signature` and `X-Hub-Signature-256`, and are answered with what they ask
+        for. Answers 200 when it is on disk.
         """
         # Before the body is read: whoever likes may come here, and would fill the memory.
         admitted = gateway.channels.admits_webhook(name, request.headers)
         taken = None if admitted is None else DeliveryAnswer(status=_UNAUTHORIZED)
         if admitted:
             taken = await gateway.channels.take_webhook(name, request.headers, await request.body())
-        if taken is None:
-            raise ProblemError(
-                problem("unknown-channel", f"no channel {name!r} takes deliveries here")
-            )
-        if taken.status != _OK:
-            detail = _REFUSALS.get(taken.status, "the delivery was not taken")
-            raise ProblemError(status_problem(taken.status, detail))
-        if taken.body is not None:
-            return Response(taken.body, media_type="application/json" if taken.body else None)
-        return answer(StatusBody(status="ok"))
+        return _answered(name, taken)
+
+    @router.get(
+        WEBHOOK_PATH,
+        responses=problems(400, 401, 404),
+        response_class=Response,
+    )
+    async def answer_webhook_challenge(
+        request: Request,
+        name: Annotated[str, Path(description="Of the channel.", max_length=_NAME_CHARACTERS)],
+    ) -> Response:
+        """Answer a platform that tries the address before it delivers there.
+
+        Meta (WhatsApp) shows `hub.verify_token` and wants `hub.challenge` back.
+        """
+        return _answered(name, gateway.channels.answer_challenge(name, request.query_params))
 
     @router.post(
         "/api/v1/admin/channels/{name}/check",
@@ -112,6 +119,22 @@ def channels_router(gateway: Host) -> APIRouter:
         return answer(CheckedChannelBody(ok=not found.has_problem, lines=found.lines))
 
     return router
+
+
+def _answered(name: str, taken: DeliveryAnswer | None) -> Response:
+    """Return what a platform is answered.
+
+    Raises:
+        ProblemError: It was not taken, or nobody takes it.
+    """
+    if taken is None:
+        raise ProblemError(problem("unknown-channel", f"no channel {name!r} takes deliveries here"))
+    if taken.status != _OK:
+        detail = _REFUSALS.get(taken.status, "the delivery was not taken")
+        raise ProblemError(status_problem(taken.status, detail))
+    if taken.body is not None:
+        return Response(taken.body, media_type=taken.media_type if taken.body else None)
+    return answer(StatusBody(status="ok"))
 
 
 def pairing_router(gateway: Host) -> APIRouter:

@@ -1,0 +1,68 @@
+"""One request over HTTP and its answer: made once, with a deadline and a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aiohttp
+import anyio
+from msgspec import Struct
+
+from everturn_channels.ingestion.files import read_within
+from everturn_channels.proxies import failure
+from everturn_channels.proxies.sessions import Attempt
+
+
+class NoAnswerError(Exception):
+    """A request was not answered, or not within its deadline.
+
+    Attributes:
+        words: What broke, without addresses: they may hold secrets.
+        may_have_acted: Whether it may have arrived.
+    """
+
+    def __init__(self, words: str, *, may_have_acted: bool) -> None:
+        self.words, self.may_have_acted = words, may_have_acted
+        super().__init__(words)
+
+
+class HttpAnswer(Struct, frozen=True, kw_only=True):
+    """The answer to one request, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def request_once(
+    session: aiohttp.ClientSession,
+    method: str,
+    address: str,
+    *,
+    data: bytes | aiohttp.FormData | None = None,
+    headers: Mapping[str, str] | None = None,
+    deadline_s: float,
+    limit_bytes: int,
+) -> HttpAnswer:
+    """Ask once; redirects are not followed, since a token would go along.
+
+    Raises:
+        NoAnswerError: There was none.
+        FileTooLargeError: The answer has more than `limit_bytes`.
+    """
+    attempt = Attempt()
+    try:
+        with anyio.fail_after(deadline_s):
+            async with session.request(
+                method,
+                address,
+                data=data,
+                headers=headers,
+                allow_redirects=False,
+                trace_request_ctx=attempt,
+            ) as response:
+                body = await read_within(response.content.iter_any(), limit_bytes)
+                return HttpAnswer(status=response.status, headers=response.headers, body=body)
+    except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:
+        # The texts of these may hold addresses; their names say what happened.
+        raise NoAnswerError(failure(error), may_have_acted=attempt.is_out) from error

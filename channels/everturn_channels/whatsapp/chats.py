@@ -1,0 +1,61 @@
+"""What is known of each chat while the gateway runs: its last message, and whether it takes more.
+
+Nothing of it is durable: Meta says again what a start forgot.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+KNOWN_MAX: Final = 5_000
+
+
+class Chats:
+    """The chats of one number."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[str, str] = OrderedDict()
+        "By chat, the message that its person wrote last."
+        self._closed: OrderedDict[str, str] = OrderedDict()
+        "By chat, why nothing is taken there until its person writes."
+        self._quiet_until: OrderedDict[str, float] = OrderedDict()
+        "By chat, on the loop's clock."
+
+    def note_message(self, chat: str, wamid: str) -> None:
+        """Note that somebody wrote: from now on a day's answers are taken."""
+        keep(self._last, chat, wamid, KNOWN_MAX)
+        self._closed.pop(chat, None)
+
+    def last(self, chat: str) -> str:
+        """Return the message that was written last in a chat; empty = none that is known."""
+        return self._last.get(chat, "")
+
+    def close(self, chat: str, why: str) -> bool:
+        """Note that nothing is taken until the person writes; return whether that is new."""
+        is_new = chat not in self._closed
+        keep(self._closed, chat, why, KNOWN_MAX)
+        return is_new
+
+    def why_closed(self, chat: str) -> str:
+        """Return why a chat takes nothing until its person writes; empty = it may."""
+        return self._closed.get(chat, "")
+
+    def leave_alone(self, chat: str, for_s: float) -> None:
+        """Say nothing there for so long."""
+        keep(self._quiet_until, chat, anyio.current_time() + for_s, KNOWN_MAX)
+
+    def is_left_alone(self, chat: str) -> bool:
+        """Return whether nothing is to be said in a chat now."""
+        return self._quiet_until.get(chat, 0.0) > anyio.current_time()
+
+
+def keep(kept: OrderedDict[str, T], key: str, value: T, at_most: int) -> None:
+    """Put a value last, and let the oldest go."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > at_most:
+        kept.popitem(last=False)

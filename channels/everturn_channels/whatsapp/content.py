@@ -1,0 +1,98 @@
+"""What a message holds beside text and files, in words that a model reads. Pure.
+
+Kinds that are not known have words as well: nothing that somebody sent is a silence.
+Source: https://developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages
+(updated 2026-06-17, read 2026-11-27), one page for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
+
+QUIET: Final = frozenset({"reaction", "request_welcome", "system"})
+"Kinds of messages to which nobody expects an answer."
+_READ: Final = frozenset({"text", "button", "interactive", "image", "video", "audio", "document"})
+"Kinds whose words or files are read."
+_WORDS: Final = 300  # characters of what somebody wrote into a title or a name
+_NUMBERS: Final = (int, float)
+
+
+def described(raw: Json) -> tuple[str, ...]:
+    """Return what a message holds beside text and files."""
+    kind = text_of(raw, "type")
+    found = [_KINDS[kind](raw)] if kind in _KINDS else []
+    if not found and kind not in _READ:
+        found.append(f"message of a kind that is not known here: {_short(kind) or 'none'}")
+    if headline := text_of(raw, "referral", "headline") or text_of(raw, "referral", "body"):
+        found.append(f"they came by the advertisement {_quoted(headline)}")
+    return tuple(found)
+
+
+def _location(raw: Json) -> str:
+    place = object_of(raw, "location")
+    at = [place.get(each) for each in ("latitude", "longitude")]
+    shown = ", ".join(f"{each:.6g}" for each in at if isinstance(each, _NUMBERS))
+    where = f"location {shown}".rstrip()
+    name, address = text_of(place, "name"), text_of(place, "address")
+    if not name and not address:
+        return where
+    return f"venue {', '.join(_quoted(each) for each in (name, address) if each)}, {where}"
+
+
+def _contacts(raw: Json) -> str:
+    return "; ".join(_contact(each) for each in objects_of(raw, "contacts")) or "contact"
+
+
+def _contact(raw: Json) -> str:
+    phones = [text_of(each, "phone") for each in objects_of(raw, "phones")]
+    emails = [text_of(each, "email") for each in objects_of(raw, "emails")]
+    named = f"contact {_quoted(text_of(raw, 'name', 'formatted_name'))}"
+    return ", ".join([named, *map(_short, filter(None, [*phones, *emails]))])
+
+
+def _sticker(raw: Json) -> str:
+    return "animated sticker" if object_of(raw, "sticker").get("animated") is True else "sticker"
+
+
+def _order(raw: Json) -> str:
+    items = objects_of(raw, "order", "product_items")
+    shown = ", ".join(
+        f"{each.get('quantity')} x {_short(text_of(each, 'product_retailer_id'))} at"
+        f" {each.get('item_price')} {_short(text_of(each, 'currency'))}"
+        for each in items
+    )
+    note = text_of(raw, "order", "text")
+    return f"order of {shown or 'nothing'}" + (f", {_quoted(note)}" if note else "")
+
+
+def _unsupported(raw: Json) -> str:
+    kind = text_of(raw, "unsupported", "type")
+    named = f": {_short(kind)}" if kind and kind != "unknown" else ""
+    return f"message of a kind that WhatsApp does not pass on to bots{named}"
+
+
+def _form(raw: Json) -> str:
+    answer = text_of(raw, "interactive", "nfm_reply", "response_json")
+    return f"answer to a form {_quoted(answer)}" if answer else "answer that cannot be read here"
+
+
+_KINDS: Final[Mapping[str, Callable[[Json], str]]] = {
+    "location": _location,
+    "contacts": _contacts,
+    "sticker": _sticker,
+    "order": _order,
+    "unsupported": _unsupported,
+    "interactive": _form,  # choices are clicks, and come not here
+}
+
+
+def _quoted(text: str) -> str:
+    return f'"{_short(text)}"'
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"

@@ -1,0 +1,80 @@
+"""By which id a person is known, who may show a telephone number, an id of Meta's, or both.
+
+Source: https://developers.facebook.com/documentation/business-messaging/whatsapp/business-scoped-user-ids
+(updated 2026-11-05, read 2026-11-27): since April 2026 each message names a business-scoped user id
+(`US.13491208655302741918`); whoever takes a user name may hide the number. `to` takes a number,
+`recipient` such an id, and Meta recommends the number where it is known.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final
+
+from everturn_channels.adapter import InboundHandler
+
+_PHONE: Final = re.compile(r"[0-9]{5,20}")
+_USER_ID: Final = re.compile(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}")
+_SLOTS: Final = 5_000
+"Ids that outlive a restart: each write of the cursors holds all of them."
+
+
+def is_phone(text: str) -> bool:
+    """Return whether a text is a telephone number as WhatsApp writes it: digits alone."""
+    return _PHONE.fullmatch(text) is not None
+
+
+def is_user_id(text: str) -> bool:
+    """Return whether a text is a business-scoped user id.
+
+    >>> is_user_id("US.13491208655302741918"), is_user_id("16505551234")
+    (True, False)
+    """
+    return _USER_ID.fullmatch(text) is not None
+
+
+def is_group(chat_id: str) -> bool:
+    """Return whether a chat is a group: whatever names no person."""
+    return not is_phone(chat_id) and not is_user_id(chat_id)
+
+
+def recipient_of(chat_id: str) -> dict[str, object]:
+    """Return the fields of a message that say to whom it goes."""
+    if is_user_id(chat_id):
+        return {"recipient_type": "individual", "recipient": chat_id}
+    kind = "individual" if is_phone(chat_id) else "group"
+    return {"recipient_type": kind, "to": chat_id}
+
+
+class People:
+    """The people of one number: each keeps the id by which they were known first."""
+
+    def __init__(self, handler: InboundHandler) -> None:
+        self._handler = handler
+
+    async def id_of(self, phone: str, user_id: str) -> str:
+        """Return the id of somebody who shows a number, an id of Meta's, or both.
+
+        Whoever wrote with a number and hides it later stays who they were.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        phone = phone if is_phone(phone) else ""
+        if not is_user_id(user_id):
+            if not phone:
+                msg = "it names neither a telephone number nor a user id"
+                raise ValueError(msg)
+            return phone
+        slot = _slot(user_id)
+        whose, _, known = self._handler.cursor(slot).partition(" ")
+        if whose == user_id and known:
+            return known
+        found = phone or user_id
+        await self._handler.keep_cursor(slot, f"{user_id} {found}")
+        return found
+
+
+def _slot(user_id: str) -> str:
+    return f"id:{int(sha256(user_id.encode()).hexdigest(), 16) % _SLOTS}"
