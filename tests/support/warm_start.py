@@ -52,7 +52,7 @@ _LAZY = (
     *("aiohttp", "prometheus_client", "typer.core", "typer._adapters", "uvloop"),
 )
 _LEFT_OUT = ("everturn_gateway.__main__", "everturn_gateway.telemetry.otel")
-_PLATFORMS = ("telegram", "discord", "matrix", "email", "slack")
+_PLATFORMS = ("telegram", "discord", "matrix", "email", "slack", "whatsapp")
 
 
 @cache

@@ -77,6 +77,8 @@ class WhatsAppApi:
         "Who cannot be reached."
         self.window_s = WINDOW_S
         self.has_statuses = True
+        self.accepted = 0
+        "Messages and reactions that were taken, whether or not they go out."
         self.cut_after_message = False
         "Whether the next message is taken and its answer is lost."
         self.refusals: deque[tuple[int, int]] = deque()
@@ -245,6 +247,7 @@ class WhatsAppApi:
 
     async def _accept(self, message: Json, to: str) -> None:
         """Take a message; whether it goes out is told by its statuses."""
+        self.accepted += 1
         code = self.failures.popleft() if self.failures else 0
         if time.monotonic() - self._heard.get(to, -WINDOW_S) >= WINDOW_S:
             code = 131047

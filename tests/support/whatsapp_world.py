@@ -150,6 +150,11 @@ class WhatsAppPlatform(PretendedPlatform):
         revoke = {"original_message_id": message_id}
         await self.api.write({"type": "revoke", "revoke": revoke}, self.chat_id)
 
+    async def react(self, message_id: str, emoji: str) -> None:
+        """Let ann react to a message."""
+        reaction = {"message_id": message_id, "emoji": emoji}
+        await self.api.write({"type": "reaction", "reaction": reaction}, self.chat_id)
+
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Let somebody send a file."""
         await self.api.share("document", data, chat_id, filename=name)

@@ -229,6 +229,18 @@ channels:
             "slack: {bot_token: xoxb-1, app_token: xapp-1, status_reactions: {working: '🦑'}}",
             "slack.status_reactions.working: Slack takes emojis by their names: write :eyes: for",
         ),
+        (
+            "whatsapp: {phone_number_id: '+1 555', token: a, app_secret: b, verify_token: c}",
+            "whatsapp.phone_number_id: must be digits alone: the Phone number ID in the app,",
+        ),
+        (
+            "whatsapp: {phone_number_id: '106540352242922', token: a, app_secret: b}",
+            "whatsapp.app_secret: is no secret of an app; Meta's are 32 hexadecimal digits",
+        ),
+        (
+            "whatsapp: {phone_number_id: '106540352242922', token: a, verify_token: c}",
+            "whatsapp.app_secret: is required: without it anybody could deliver",
+        ),
         ("telegram: yes", "telegram: must be a section of fields, or a list of them for several"),
         (
             "telegram: {bot_token: '1:a', name: Family}",

@@ -46,6 +46,7 @@ NAMES = (
     "docs/telegram",
     "docs/usage",
     "docs/voice",
+    "docs/whatsapp",
 )
 SNIPPETS = [
     (name, snippet)
@@ -77,6 +78,9 @@ TOKENS = {
     "SLACK_BOT_TOKEN": "xoxb-seven",
     "SLACK_APP_TOKEN": "xapp-eight",
     "SLACK_SIGNING_SECRET": "nine",
+    "WHATSAPP_TOKEN": "ten",
+    "WHATSAPP_APP_SECRET": "0123456789abcdef0123456789abcdef",
+    "WHATSAPP_VERIFY_TOKEN": "eleven",
     "TELEGRAM_WEBHOOK_SECRET": "secret",
 }
 SECTIONS = [(plugin.docs, plugin.settings) for plugin in installed().channels.all()]
@@ -154,7 +158,7 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
 
 def test_the_pages_have_settings() -> None:
     """The tests above must not pass by finding nothing."""
-    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 23)
+    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 24)
     assert len(SPECS) >= 20
     assert len(RULES) >= 5
     assert len(JOBS) >= 5

@@ -9,7 +9,6 @@ Source: https://docs.slack.dev/apis/events-api#error_handling, read 2026-11-27.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 
-QUIET: Final = frozenset({"reaction", "request_welcome", "system"})
+QUIET: Final = frozenset({"request_welcome", "system"})
 "Kinds of messages to which nobody expects an answer."
 _READ: Final = frozenset({"text", "button", "interactive", "image", "video", "audio", "document"})
 "Kinds whose words or files are read."

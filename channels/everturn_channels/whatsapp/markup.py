@@ -33,8 +33,8 @@ _PARSED_CHARS: Final = 60_000
 "Longer texts go as they stand: parsing them would hold up everybody else."
 _MARKS: Final = 5_000
 "More brackets, asterisks and the like are no text that anybody wrote, and slow to parse."
-_PAIR: Final = re.compile(r"(?<![\w*_~`])([*_~`]+)(?=\S)(?=[^\n]*\S[*_~`])")
-"What WhatsApp may take for the beginning of a format."
+_PAIR: Final = re.compile(r"(?<![\w*_~`])(([*_~`])\2*)(?=\S)(?=[^\n]*\2)")
+"What WhatsApp may take for the beginning of a format: the same marker stands in its line again."
 _HAIR: Final = "\u200a"
 _STYLES: Final = {"strong": "*", "em": "_", "s": "~"}
 

@@ -19,6 +19,7 @@ from everturn_channels.adapter import (
     Message,
     Outbound,
     Person,
+    Reaction,
 )
 from everturn_channels.command_registry import typed_command
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
@@ -79,6 +80,8 @@ class EventReader:
         sender, chat = await self.whose(raw, contacts)
         if clicked := _clicked(raw):
             return (self._click(raw, clicked, sender, chat),)
+        if text_of(raw, "type") == "reaction":
+            return _reactions(raw, sender, chat)
         edited = object_of(raw, "edit", "message")
         wamid = text_of(raw, "edit", "original_message_id") if edited else text_of(raw, "id")
         message = self._message(edited or raw, wamid, sender, chat, _time_of(raw))
@@ -172,6 +175,19 @@ class EventReader:
                 await self._login.sender.send(Outbound(chat_id=chat_id, payload=payload))
 
         return answer
+
+
+def _reactions(raw: Json, sender: Person, chat: ChatRef) -> Sequence[Reaction]:
+    """Return a reaction on a message of the bot's; Meta tells of no others.
+
+    One that is taken back comes without an emoji.
+    """
+    found = object_of(raw, "reaction")
+    on, emoji = text_of(found, "message_id"), text_of(found, "emoji")
+    if not on or not emoji:
+        return ()
+    at = _time_of(raw)
+    return (Reaction(message_id=on, emoji=emoji, chat=chat, sender=sender, at=at),)
 
 
 def _contact_of(contacts: Sequence[Json], phone: str, user_id: str) -> Json:

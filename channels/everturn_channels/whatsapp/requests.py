@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Final
 from urllib.parse import urlencode
 
@@ -121,7 +122,7 @@ class CloudApi:
         form = aiohttp.FormData()
         form.add_field("messaging_product", "whatsapp")
         form.add_field("type", media_type)
-        form.add_field("file", data, filename=file_name, content_type=media_type)
+        form.add_field("file", BytesIO(data), filename=file_name, content_type=media_type)
         answer = await self._ask("POST", f"{self._number}/media", data=form, deadline_s=MEDIA_S)
         return text_of(_object(answer), "id")
 
