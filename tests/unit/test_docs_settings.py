@@ -93,7 +93,8 @@ def commands(cell: str) -> list[str]:
 
 def default_of(section: type[PluginChannelSettings], name: str, field: FieldInfo) -> str:
     """Return the default of a setting in the words of the pages."""
-    if field.is_required() or name == "bot_token":
+    # Empty is allowed where the channel is switched off.
+    if field.is_required() or name in {"bot_token", "token", "app_secret", "verify_token"}:
         return "required"
     if (section, name) == (TelegramSettings, "api_base"):
         return TELEGRAM_API
