@@ -60,9 +60,10 @@ async def test_a_conversation_is_begun_followed_and_answered(
         let_go.set()
         await expect(page.get_by_role("button", name="Send")).to_be_enabled()
         kept = await box.input_value()
-        others = [await window.tab(page.url) for _ in range(6)]  # a browser has six connections
+        others = [await window.tab(page.url) for _ in range(2)]
         for other in others:
             await other.locator(".reply.live .text", has_text="Three").wait_for()
+        streams = len(gateway.telemetry.requests.followers)  # a browser has six connections
         gateway.provider.release()
         for each in (page, *others):
             await said(each, "Three flights were found.")
@@ -76,6 +77,7 @@ async def test_a_conversation_is_begun_followed_and_answered(
 
     assert "Trip to Lisbon" in told
     assert kept == "And back?"
+    assert streams == 1
 
 
 async def test_what_waits_for_a_person_is_answered_in_the_inbox(
