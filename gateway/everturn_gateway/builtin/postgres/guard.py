@@ -30,7 +30,7 @@ from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0  # how often an idle gateway looks whether the lock is still its own
-NODE_LOOK_S: Final = 3.0  # the same of a node: its leases tell it sooner that the database is away
+NODE_LOOK_S: Final = 10.0  # the same of a node: its leases tell it sooner that the database is away
 _TAKE: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
 _WAIT: Final = "SELECT pg_advisory_lock(hashtextextended($1, 0))"
 _SHARE: Final = "SELECT pg_try_advisory_lock_shared(hashtextextended($1, 0))"

@@ -127,6 +127,9 @@ class JobStore:
         )
         return True
 
+    def look_again(self) -> None:
+        """Let the next `read` see what other gateways keep, too; here it always does."""
+
     async def read(self) -> Page:
         """Read what has changed since the last time, and return all that stands there.
 

@@ -39,10 +39,12 @@ class KeptJobs(JobStore):
         """Mirror a store in a folder, which need not be there."""
         super().__init__(folder, timezone=timezone)
         self._keyed = keyed
-        self._is_mirrored = False
+        self._is_mirrored = self._has_begun = False
 
     async def read(self) -> Page:
-        """See `JobStore.read`; the first time, the files are made what the store holds.
+        """See `JobStore.read`; the files are made what the store holds.
+
+        That is done the first time, and the first after `look_again`.
 
         Raises:
             OSError: The folder or the store cannot be read.
@@ -52,6 +54,10 @@ class KeptJobs(JobStore):
                 await self._mirror()
             self._is_mirrored = True
         return await super().read()
+
+    def look_again(self) -> None:
+        """See `JobStore.look_again`."""
+        self._is_mirrored = False
 
     async def write(self, job_id: str, section: JobSettings, made: Made) -> str:
         """See `JobStore.write`; it is durable in the store, too."""
@@ -74,14 +80,15 @@ class KeptJobs(JobStore):
         """Write the files that are missing, and put those away that the store knows nothing of."""
         page = await super().read()
         files = {job.job_id: job.file for job in page.jobs if job.made.by in _PROGRAMS}
-        begun = Document(self._keyed, BEGUN, _FIRST)
         kept = {key.removeprefix(FOLDER).removesuffix(".json") for key in await self._listed()}
-        if not await begun.read():
+        begun = Document(self._keyed, BEGUN, _FIRST)
+        if not self._has_begun and not await begun.read():
             for job_id in files.keys() - kept:
                 text = await to_thread.run_sync(read_text, files[job_id])
                 await self._document(job_id).write(text)
             await begun.write("yes")
             kept |= files.keys()
+        self._has_begun = True  # for ever
         for job_id in sorted(kept - files.keys()):
             await self.restore(job_id, await self._document(job_id).read())
         for job_id in files.keys() - kept:

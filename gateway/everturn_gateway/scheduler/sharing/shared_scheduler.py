@@ -82,7 +82,7 @@ class SharedScheduler(Scheduler):
         await self.load()
         before = {each: self._registry.job_state(each) for each in self._registry.ids()}
         await self._logs.load()
-        self._registry.store = self._storage.jobs()  # its files are made what the store says
+        self._registry.store.look_again()  # its files are made what the store says
         self._registry.invalidate()
         await self._registry.read()
         for entry in self._registry.entries():
