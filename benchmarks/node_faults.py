@@ -1,7 +1,7 @@
 """Three gateways on one PostgreSQL, people who write to any of them, and a fault every few seconds.
 
     python benchmarks/node_faults.py [--turns 50000] [--minutes 60] [--every 15] [--people 32]
-        [--only standby]
+        [--model 0.02] [--only standby]
 
 Faults, by chance from a seed, are the methods of `node_trouble.Trouble`: nodes that die, stop or
 freeze, a database that dies, is promoted, full, away or silent, networks that part, answers of
@@ -17,6 +17,7 @@ import argparse
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -78,9 +79,9 @@ class Faults:
                 await anyio.sleep(QUIET_S)
 
 
-def reply(request: Received) -> Answer:
+def reply(delay_s: float, request: Received) -> Answer:
     """Answer with what was said last."""
-    return Answer(text=f"you said {request.json()['messages'][-1]['content']}", delay_s=0.02)
+    return Answer(text=f"you said {request.json()['messages'][-1]['content']}", delay_s=delay_s)
 
 
 async def people(talk: Talk, number: int, goal: int, until_s: float) -> None:
@@ -96,7 +97,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> int:
     chance = random.Random(arguments.seed)  # noqa: S311 - the same each time
     names = ("a", "b", "c")
     async with (
-        open_model_api(default=reply) as api,
+        open_model_api(default=partial(reply, arguments.model)) as api,
         open_databases(*names) as databases,
         open_links(*names) as links,
         open_world(
@@ -145,7 +146,10 @@ async def tell(world: World, talk: Talk, path: str, key: str) -> None:
     for query in _LOOKS:
         asked = query.format(lease=lease, session=session)
         statement = f"SET search_path = everturn; {asked}"
-        print(await anyio.to_thread.run_sync(world.server.psql, statement), flush=True)
+        try:
+            print(await anyio.to_thread.run_sync(world.server.psql, statement), flush=True)
+        except (OSError, subprocess.SubprocessError) as error:  # it is away, perhaps
+            print(f"  {query[:40]}: {error!r}")
     for name, node in world.nodes.items():
         async with httpx2.AsyncClient(base_url=node.url, timeout=5.0) as client:
             for what in ("/readyz", "/api/v1/admin/nodes", f"/api/v1/sessions/{session}"):
@@ -186,6 +190,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60.0, help="no longer than so")
     parser.add_argument("--people", type=int, default=32)
+    parser.add_argument("--model", type=float, default=0.02, help="seconds of a model call")
     parser.add_argument("--only", default="", help="a part of the names of faults")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="everturn-nodes-"))

@@ -152,7 +152,7 @@ class Talk(Struct, kw_only=True):
     )
     "By key, of those who wait: the path, the node that is asked, and since when."
     on_unanswered: Callable[[str, str], Awaitable[None]] | None = None
-    "Is told the path and the key of what nobody answered, while all nodes still run."
+    "Is told the path and the key of what nobody answered; it is tried again then. None = it fails."
 
     async def until_told(self, count: int) -> None:
         """Wait until so many more messages were answered."""
@@ -215,12 +215,15 @@ class Talk(Struct, kw_only=True):
     ) -> httpx2.Response:
         """Post at one node after the other until one answers as it should."""
         try:
-            with anyio.fail_after(PATIENCE_S):
-                return await self._try(clients, path, body, key)
-        except TimeoutError:
-            if self.on_unanswered is not None:
-                await self.on_unanswered(path, key)
-            raise
+            while True:
+                try:
+                    with anyio.fail_after(PATIENCE_S):
+                        return await self._try(clients, path, body, key)
+                except TimeoutError:
+                    if self.on_unanswered is None:
+                        raise
+                    self._count(f"nothing within {PATIENCE_S:g} s")
+                    await self.on_unanswered(path, key)
         finally:
             self.asked.pop(key, None)
 

@@ -28,6 +28,9 @@ class MemoryReferee:
         "Why it cannot be asked; empty = it can."
         self.beats = 0
 
+    async def prepare(self) -> None:
+        """See `Referee.prepare`."""
+
     async def beat(self, beat: Beat) -> Answer:
         """See `Referee.beat`."""
         if self.fault:

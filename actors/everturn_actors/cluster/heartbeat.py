@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final
 
 import anyio
@@ -10,7 +11,6 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from everturn_actors.cluster.leases import (
-    SAFE_S,
     Change,
     Referee,
     View,
@@ -37,6 +37,7 @@ LEAVE_AFTER_S: Final = 1.2
 "How long a lease that should move stays: by then all have noticed, and look often."
 _SOON_S: Final = 0.05  # where a lease is free for the taking
 _PATIENCE_S: Final = 1.5  # for one answer; a late one is worth nothing
+_LONGEST_S: Final = 6.0  # the same after some that were late: a machine may be that busy
 _GONE_S: Final = 2.0  # for the last word to the referee
 
 
@@ -58,6 +59,8 @@ class Heartbeat:
         self._drain_s = drain_s
         self._noticed: dict[str, float] = {}
         "When it was first seen of each lease that it should move."
+        self._late = 0
+        "Answers in a row that did not come in time."
 
     @property
     def _view(self) -> View:
@@ -86,16 +89,20 @@ class Heartbeat:
 
     async def _beat(self, tasks: TaskGroup) -> None:
         """Ask the referee once, and take over what it says or what its silence means."""
-        beat, sent_s = next_beat(self._view), self._ownership.elapsed()
         failure = ""
         try:
+            with anyio.fail_after(self._patience_s(self._ownership.elapsed())):
+                await self._referee.prepare()
+            beat, sent_s = next_beat(self._view), self._ownership.elapsed()
             with anyio.fail_after(self._patience_s(sent_s)):
                 answer = await self._referee.beat(beat)
         except TimeoutError:
             failure = "it did not answer in time"
+            self._late += 1
         except JournalError as error:
             failure = str(error)
         else:
+            self._late = 0
             change = heard(self._view, beat, answer, sent_s=sent_s, now_s=self._ownership.elapsed())
             self._take_over(change, tasks)
         self._note(failure)
@@ -104,8 +111,9 @@ class Heartbeat:
 
     def _patience_s(self, now_s: float) -> float:
         """Return how long to wait for an answer: what is held must be let go in time."""
-        until_s = min((held.until_s for held in self._view.held.values()), default=now_s + SAFE_S)
-        return max(0.05, min(_PATIENCE_S, until_s - now_s))
+        longest_s = min(_PATIENCE_S * 2.0**self._late, _LONGEST_S)
+        until_s = min((held.until_s for held in self._view.held.values()), default=math.inf)
+        return max(0.05, min(longest_s, until_s - now_s))
 
     def _note(self, failure: str) -> None:
         """Log where the referee begins or ceases to answer, once."""

@@ -88,6 +88,14 @@ class Share(Struct, frozen=True, kw_only=True):
 class Referee(Protocol):
     """Says who holds what; only its own clock counts. One for all that share a store."""
 
+    async def prepare(self) -> None:
+        """Open what the next `beat` needs, where that is not open: it takes no lease's time then.
+
+        Raises:
+            JournalError: It could not be opened.
+        """
+        ...
+
     async def beat(self, beat: Beat) -> Answer:
         """Renew, give back and take leases, all of it or nothing; return what holds afterwards.
 

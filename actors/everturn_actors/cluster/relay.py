@@ -69,6 +69,8 @@ class Relay:
         self._session_id, self._place = session_id, place
         self._is_running = False
         self._following: Following | None = None
+        self._at: Node | None = None
+        "Who is being followed."
         self._step: anyio.CancelScope | None = None
         "Of what is being followed; cancelled where another node is to be followed."
         self._live: LiveReply | None = None
@@ -102,7 +104,7 @@ class Relay:
 
     def look_again(self) -> None:
         """Who owns what has changed: follow whoever has the session now."""
-        if self._step is not None:
+        if self._step is not None and self._at != self._owner():
             self._step.cancel()
 
     async def _run(self, ref: weakref.ref[Feed], after: int, scope: anyio.CancelScope) -> None:
@@ -148,7 +150,7 @@ class Relay:
     async def _follow(self, node: Node, following: Following, ref: weakref.ref[Feed]) -> None:
         """Follow an owner until the session, or the link, ends or goes elsewhere. A boundary."""
         place = self._place
-        self._following = following
+        self._following, self._at = following, node
         try:
             with anyio.CancelScope() as self._step:
                 await place.link.follow(node, following)
@@ -161,7 +163,7 @@ class Relay:
         except Exception:
             logger.exception("a session cannot be followed", extra={"session": self._session_id})
         finally:
-            self._following = self._step = None
+            self._following = self._at = self._step = None
 
     def _take(self, ref: weakref.ref[Feed], frame: Pushed | Text) -> None:
         feed = ref()

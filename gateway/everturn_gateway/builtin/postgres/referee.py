@@ -60,16 +60,24 @@ class PostgresReferee:
     """`Referee` in a database; see there."""
 
     def __init__(self, database: Database) -> None:
-        """Connect at the first beat."""
+        """Connect before the first beat."""
         self._database = database
         self._connection: Connection | None = None
+
+    async def prepare(self) -> None:
+        """See `Referee.prepare`."""
+        if self._connection is None:
+            try:
+                self._connection = await self._database.connect("everturn leases")
+            except LIBRARY_ERRORS as error:
+                raise explained(error, self._database.place, is_write=True) from error
 
     async def beat(self, beat: Beat) -> Answer:
         """See `Referee.beat`."""
         me = beat.member
+        await self.prepare()
+        assert self._connection is not None, "prepared"
         try:
-            if self._connection is None:
-                self._connection = await self._database.connect("everturn leases")
             rows = await self._connection.fetch(
                 _BEAT, me.node.name, me.instance, json.encode(me), _TTL, beat.leaves,
                 list(beat.keep), list(beat.keep.values()), list(beat.give),
