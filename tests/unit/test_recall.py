@@ -452,7 +452,7 @@ def test_pages_become_smaller_with_the_agents_own_cap_for_results() -> None:
     ]
 
     assert [(each.tokens, each.characters) for each in sizes] == [
-        (384, 1_536),
+        (768, 3_072),
         (6_000, 6_000),
         (750, 3_000),
         (6_000, 6_000),

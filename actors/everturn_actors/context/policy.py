@@ -242,8 +242,9 @@ class Policy(Generic[N]):
     "How many steps a turn may have; None = as the agent says."
     whole_characters: Callable[[N, Limits], int | None] = lambda _numbers, _limits: None
     "A tool result of so many characters is kept whole, whatever its script; None = any."
-    whole_tokens: Callable[[N, Limits], int | None] = lambda _numbers, _limits: None
-    "The same in tokens, where the policy counts results as the default one does."
+    recalled_tokens: Callable[[N, Limits], int | None] = lambda _numbers, _limits: None
+    """What `recall_context` gives is kept whole up to so many tokens of the script-aware estimate;
+    None = `whole_characters` says it."""
     unrecalled: Callable[[N], N] = lambda numbers: numbers
     "The numbers where the model cannot ask for what is hidden: nothing tells it to."
 

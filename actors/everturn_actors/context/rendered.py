@@ -25,6 +25,7 @@ from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.history import History, shown_outside, with_files
 from everturn_actors.context.policy import AnyPolicy, Limits, Preamble
+from everturn_actors.context.projection.markers import RECALL_TOOL
 from everturn_actors.context.projection.projection import (
     PROJECTION_MESSAGES,
     PROJECTION_UNITS,
@@ -50,8 +51,6 @@ from everturn_actors.model import (
 )
 from everturn_actors.outside import NOTHING, Outside
 from everturn_actors.spec import AgentSpec
-
-RECALL_TOOL = "recall_context"
 
 BROKEN = "Your last reply could not be used: {}. Reply again."
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from everturn_actors.context.rendered import RECALL_TOOL
+from everturn_actors.context.projection.markers import RECALL_TOOL
 from everturn_actors.events import (
     AmbientStored,
     Announced,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from everturn_actors.context.rendered import RECALL_TOOL
+from everturn_actors.context.projection.markers import RECALL_TOOL
 from everturn_actors.spec import AgentSpec
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.plugins import (

@@ -50,7 +50,7 @@ from everturn_actors.context.policy import (
     quoted_summary,
     would_summarise,
 )
-from everturn_actors.context.projection.markers import Markers, gap_messages
+from everturn_actors.context.projection.markers import RECALL_TOOL, Markers, gap_messages
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -80,6 +80,7 @@ _MANY = 10**9  # messages: the longest notice
 _PROTECT_SHARE, _MINIMUM_SHARE = 5, 4  # at most a fifth and a quarter of the window
 _RESERVE_SHARE = 4  # of the window, for the reply, at most, where the agent does not say
 _CLEAR_TO = 0.75  # of the room for messages: where clearing alone does less, turns leave
+_RECALL_SHARE = 8  # of the window, for what the model asked to read back, page by page
 _RESULT_FLOOR_TOKENS = 128  # of a result, however small the window is
 
 
@@ -164,11 +165,18 @@ def _result_tokens(numbers: Numbers, limits: Limits) -> int:
     return min(numbers.max_tool_result_tokens, share)
 
 
+def _recalled_tokens(numbers: Numbers, limits: Limits) -> int:
+    share = max(_window(limits) // _RECALL_SHARE, _result_tokens(numbers, limits))
+    return min(numbers.max_tool_result_tokens, share)
+
+
 def _shorten_result(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> str:
     def marker(shown: int, whole: int) -> str:
         return numbers.markers.truncated(shown, whole, path)
 
-    most = _result_tokens(numbers, limits) * UNITS_PER_TOKEN
+    is_recalled = result.name == RECALL_TOOL
+    tokens = (_recalled_tokens if is_recalled else _result_tokens)(numbers, limits)
+    most = tokens * UNITS_PER_TOKEN
     if message_units(result) <= most:  # counted already
         return result.text
     return keep_ends(result.text, most, numbers.tool_result_truncation, marker)
@@ -394,7 +402,7 @@ POLICY = Policy(
     notice_text=lambda numbers, omitted: numbers.markers.notice(omitted),
     notice_in_prompt=True,
     gap_text=lambda numbers, messages: numbers.markers.gap(messages),
-    whole_tokens=_result_tokens,
+    recalled_tokens=_recalled_tokens,
     unrecalled=lambda numbers: dataclasses.replace(numbers, recall=False),
     outlook=_outlook,
 )

@@ -10,6 +10,9 @@ import re
 
 from msgspec import Struct
 
+RECALL_TOOL = "recall_context"
+"The tool that gives back what is hidden."
+
 _NUMBER = r"[\d,]+"
 _CLEARED = re.compile(
     rf"\[result cleared: ~{_NUMBER} tokens(?:; recall_context\([^)]*\) \w+ it)?\]"

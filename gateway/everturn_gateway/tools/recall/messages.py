@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from everturn_actors.context.rendered import RECALL_TOOL
+from everturn_actors.context.projection.markers import RECALL_TOOL
 from everturn_actors.events import (
     Announced,
     CallFinished,

@@ -46,7 +46,7 @@ def recall_page(spec: AgentSpec) -> PageSize:
     """
     policy, most = policy_of(spec.session.context), input_window(spec.model) // _WINDOW_SHARE
     limits = limits_of(spec)
-    tokens = policy.whole_tokens(policy.numbers, limits)
+    tokens = policy.recalled_tokens(policy.numbers, limits)
     characters = policy.whole_characters(policy.numbers, limits)
     least = [each for each in (most, tokens, characters) if each is not None]
     page = max(min(PAGE_CHARACTERS, min(least) * 3 // 4), _PAGE_MIN)
