@@ -18,9 +18,13 @@ from support.stores import FileWorld, MemoryWorld, World
 from everturn_actors.context.summaries import covered_text, summary_task
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.events import (
+    AmbientStored,
+    Announced,
     Body,
     CallFinished,
     CallStarted,
+    Discarded,
+    Edited,
     Event,
     ModelReplied,
     Received,
@@ -53,6 +57,7 @@ from everturn_actors.ports import (
 )
 from everturn_actors.spec import ModelSpec
 from everturn_actors.state.apply import apply
+from everturn_actors.state.queue import WITHDRAWN
 from everturn_actors.state.recovery import recover
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
@@ -595,6 +600,8 @@ class LargeStore:
 
     @staticmethod
     def _body(seq: int) -> Body:
+        if seq % 2 == 0:
+            return TurnStarted(turn=seq // 2, received=(seq - 1,), window_messages=100)
         return Received(text=f"word {seq}{' needle' if seq == 777 else ''}")
 
 
@@ -625,7 +632,7 @@ async def test_a_log_of_a_hundred_thousand_events_is_read_in_chunks() -> None:
 async def test_what_is_found_soon_does_not_cost_the_whole_log() -> None:
     """One message of a long conversation is one read away; a common word is found at its end."""
     for arguments, at_most in (
-        ({"message": 777}, 10),
+        ({"message": 777}, 30),
         ({"from": 1, "to": 100}, 2 * CHUNK_EVENTS),
         ({}, 20_000),
     ):
@@ -877,3 +884,43 @@ async def test_a_summary_opens_into_its_turns_and_the_one_before(world: World) -
         assert f"- turn 1, recall_context(from={first[0]}, to=" in oldest
         assert "where is the needle?" in oldest
         assert "summaries go up to turn 2" in await talk.refused(summary=3)
+
+
+# --- what its writer took back ---
+
+
+async def test_what_was_taken_back_before_its_turn_is_shown_in_no_way(world: World) -> None:
+    """Its writer deleted it, or changed it: nobody is to read it, however it is asked for."""
+    async with world.open() as store:
+        talk = Talk(store=store)
+        await talk.turn("where is the harbour?", answer="in the east")
+        deleted = talk.log(Received(text="my secret harbour code is 1234", sender="Ann"))
+        talk.log(Edited(received=deleted, text="my secret is 5678"))
+        changed = talk.log(Received(text="the harbour master is Bob", sender="Ann"))
+        heard = talk.log(AmbientStored(text="a secret between us", sender="Ben"))
+        talk.log(Edited(received=changed, text="the harbour master is Cleo"))
+        await talk.write()
+        waiting = await talk.recall(message=deleted)
+        talk.log(
+            Discarded(received=(deleted,), reason=WITHDRAWN),
+            Discarded(received=(heard,), reason=WITHDRAWN),
+        )
+        for number in range(30):  # a turn that runs all the while
+            talk.log(Announced(text=f"news {number}"))
+        talk.log(TurnStarted(turn=2, received=(changed,), window_messages=1000))
+        await talk.step("thank you")
+        talk.end()
+        answers = [
+            await talk.recall(search="secret harbour code 1234"),
+            await talk.recall(search="harbour master"),
+            await talk.all_pages(from_=1),
+            await talk.refused(message=deleted),
+            await talk.refused(message=deleted + 1),
+            await talk.recall(search="secret between us"),
+        ]
+
+    assert "5678" in waiting
+    told = "\n".join(answers)
+    assert not any(word in told for word in ("is 1234", "5678", "between us:", "Bob", "a secret"))
+    assert "Cleo" in answers[1]
+    assert "Cleo" in answers[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from everturn_actors.events import Event, Received
+from everturn_actors.events import Event, ModelReplied
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports.search import MessageMatch, MessageQuery, SearchPlace
 from everturn_gateway.search.finding import read_together
@@ -52,7 +52,7 @@ class _Logs:
         self.read.append((after + 1, after + limit))
         last = min(after + limit, 10_000)
         return [
-            Event(seq=seq, at=NOW, body=Received(text=f"word {seq}"))
+            Event(seq=seq, at=NOW, body=ModelReplied(text=f"word {seq}"))
             for seq in range(after + 1, last + 1)
         ]
 

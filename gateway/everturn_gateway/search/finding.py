@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from everturn_actors.errors import JournalError, UnknownSessionError
 from everturn_actors.events import Event
 from everturn_actors.ports.search import MessageIndex, MessageMatch, MessageQuery, SearchRole
+from everturn_gateway.search.standing import as_they_stand
 from everturn_gateway.search.texts import file_of, texts_of
 from everturn_gateway.search.words import fold, spoken
 
@@ -131,23 +133,35 @@ async def read(match: MessageMatch, words: Sequence[str], logs: Logs, around: in
 
 
 async def read_together(
-    matches: Sequence[MessageMatch], words: Sequence[str], logs: Logs, around: int
+    matches: Sequence[MessageMatch],
+    words: Sequence[str],
+    logs: Logs,
+    around: int,
+    *,
+    with_ambient: bool = True,
 ) -> list[Found]:
     """Return messages of one session by its log, in the order of `matches`; each event read once.
 
-    What the log does not have (any more) is left out. The arguments are those of `read`.
+    What the log does not have (any more) is left out, and so is what was taken back before a turn
+    had it. The arguments are those of `read`; `with_ambient` as in `as_they_stand`.
     """
     near = dict[int, Event]()
     for session_id, first, last in _stretches(matches, around):
         with suppress(JournalError, UnknownSessionError):
             events = await logs.history(session_id, after=first - 1, limit=last - first + 1)
-            near.update((event.seq, event) for event in events)
+            read_after = partial(_read_after, logs, session_id)
+            standing = await as_they_stand(events, read_after, with_ambient=with_ambient)
+            near.update((event.seq, event) for event in standing)
     found: list[Found] = []
     for match in matches:
         beside = [near[s] for s in _around(match.seq, around) if s in near]
         if (each := await _found(match, words, logs, beside)) is not None:
             found.append(each)
     return found
+
+
+async def _read_after(logs: Logs, session_id: str, seq: int, limit: int) -> Sequence[Event]:
+    return await logs.history(session_id, after=seq, limit=limit)
 
 
 def _around(seq: int, around: int) -> range:

@@ -17,6 +17,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ToolContext
+from everturn_gateway.search.standing import as_they_stand
 from everturn_gateway.tools.recall.messages import Said, said
 
 _LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
@@ -82,7 +83,7 @@ class LogReader:
         if not found or found[0].seq != seq:
             return None
         calls = await self._calls_before(seq) if _begins_inside(found) else ()
-        return next(said(found, calls), None)
+        return next(said(await self._standing(found), calls), None)
 
     async def forward(self, first: int, last: int | None) -> AsyncGenerator[tuple[Said, ...]]:
         """Yield the messages from `first` to `last` (None = the newest), chunk by chunk."""
@@ -90,7 +91,7 @@ class LogReader:
         while chunk := await self._read(after=after, limit=CHUNK_EVENTS):
             after = chunk[-1].seq
             wanted = [event for event in chunk if last is None or event.seq <= last]
-            yield tuple(said(wanted, calls))
+            yield tuple(said(await self._standing(wanted), calls))
             if len(wanted) < len(chunk):
                 return
             calls = _last_calls(chunk, calls)
@@ -108,7 +109,7 @@ class LogReader:
                 last = after  # a gap in the middle: part of the archive was lost
                 continue
             calls = await self._calls_before(wanted[0].seq) if _begins_inside(wanted) else ()
-            yield tuple(said(wanted, calls))
+            yield tuple(said(await self._standing(wanted), calls))
             last = after
 
     async def summary(self, turn: int) -> Opened | None:
@@ -148,6 +149,14 @@ class LogReader:
                     end = begin
             last = after
         return Opened(body=own, turns=tuple(reversed(turns)))
+
+    async def _standing(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Return events without what was taken back before a turn had it."""
+
+        async def read_after(seq: int, limit: int) -> Sequence[Event]:
+            return await self._read(after=seq, limit=limit)
+
+        return await as_they_stand(events, read_after, with_ambient=False)
 
     async def _read(self, *, after: int, limit: int) -> tuple[Event, ...]:
         return await self._store.read(self._session_id, after=max(after, 0), limit=limit)

@@ -66,7 +66,8 @@ class OlderQuotes(Struct, frozen=True, kw_only=True):
         lines = _Lines(known=_known(conversation), left_units=self._most_units)
         hidden = [match for match in matches if match.seq not in lines.known]
         words, logs = spoken(question), StoreLogs(context.store)
-        for event, text in _ranked(await read_together(hidden, words, logs, AROUND_EVENTS)):
+        found = await read_together(hidden, words, logs, AROUND_EVENTS, with_ambient=False)
+        for event, text in _ranked(found):
             lines.add(event, context.key.agent, text)
         if not lines.texts:
             return None
