@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 from support.command import everturn
-from support.disk_model import lay_out, picture_of
+from support.disk_model import Picture, lay_out, picture_of
 from support.disk_trace import Recorder
 from support.stores import tree_marks
 
 from everturn_gateway.commands.moving_in.sources import read
-from everturn_gateway.commands.moving_in.writing import plan, write
+from everturn_gateway.commands.moving_in.writing import Places, plan, write
 
 AT_MS = 4_102_444_800_000  # 2100
 SKILL = "---\nname: weather\ndescription: Tells the weather.\n---\nLook it up.\n"
@@ -304,22 +304,26 @@ def test_cut_off_anywhere_the_same_command_goes_on(
 
     def move_in(folder: Path) -> None:
         found = read(make.__name__, theirs)  # type: ignore[arg-type]
-        plan(found, folder)
-        write(found, folder)
+        places = Places(folder=folder, agents=folder / "agents", workspace=folder / ".everturn")
+        plan(found, places)
+        write(found, places)
 
     recorder = Recorder(ours)
     with recorder.installed():
         move_in(ours)
     whole = picture_of(ours)
+    replays = [*recorder.trace.walk()]
+    disks: list[Picture] = []
     for number, (_, replay) in enumerate(recorder.trace.walk()):
-        if number % 5 == 0:
-            cut = tmp_path / str(number)
-            lay_out(cut, replay.disk.after_kill())
-            move_in(cut)
-            left = {
-                name: data for name, data in picture_of(cut).items() if not name.endswith(".new")
-            }
-            assert left == whole, number
+        if number % 10 == 0:
+            disks += [replay.disk.after_kill(), replay.disk.after_some_writeback(number)]
+    for number, disk in enumerate(disks):
+        cut = tmp_path / str(number)
+        lay_out(cut, disk)
+        move_in(cut)
+        left = {name: data for name, data in picture_of(cut).items() if not name.endswith(".new")}
+        assert left == whole, number
+    assert replays[-1][1].disk.after_power_loss() == whole, "it was told that all of it moved in"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def test_an_expected_error_is_its_own_text(capsys: pytest.CaptureFixture[str]) -
 
     assert code == 2
     assert capsys.readouterr().err == (
-        "everturn: /w is in use by process 42; stop it or choose another --workspace\n"
+        "everturn: /w is in use by process 42; stop it or choose another --workspace"
+        " (beside `everturn serve` several commands work)\n"
     )
 
 

@@ -100,7 +100,7 @@ class WorkspaceLockedError(CoreError):
         super().__init__(
             message
             or f"{path.parent} is in use by process {pid or '(unknown)'}; "
-            "stop it or choose another --workspace"
+            "stop it or choose another --workspace (beside `everturn serve` several commands work)"
         )
 
 

@@ -26,6 +26,7 @@ from typing import Final
 
 import typer
 from typer.exceptions import TyperException
+from typer.models import CommandInfo
 
 from everturn_gateway.cli import maintenance
 from everturn_gateway.cli.program import COMPLETE_VARIABLE, NAME, app
@@ -46,7 +47,17 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "local": ("agents", "local_app"),
     "seat": ("cluster", "seat_app"),
 }
-"""Groups of commands, in the order of the help: the module here and the name there."""
+"""Groups of commands: the module here and the name there."""
+PANELS: Final[Mapping[str, str]] = {
+    "Begin": "setup init import docs help version",
+    "Talk": "chat run attach approve sessions",
+    "Serve": "serve pid doctor usage upgrade local",
+    "Agents": "agent model schedule context compact mcp",
+    "People": "channel pair token",
+    "Keep and let go": "clean export erase move",
+    "Programs and machines": "acp completions nodes seat",
+}
+"""What the help shows together, in its order."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -81,10 +92,11 @@ def _of_command(arguments: Sequence[str]) -> Sequence[str]:
 
 def _alone() -> set[str]:
     """Return the names of the commands that stand in no group."""
-    names = (
-        each.name or getattr(each.callback, "__name__", "") for each in app.registered_commands
-    )
-    return set(map(str, names))
+    return set(map(_name, app.registered_commands))
+
+
+def _name(each: CommandInfo) -> str:
+    return each.name or str(getattr(each.callback, "__name__", ""))
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:
@@ -98,10 +110,14 @@ def _needed(arguments: Sequence[str]) -> Iterable[str]:
 def declare_groups(names: Iterable[str]) -> None:
     """Declare groups of commands, and no others."""
     app.registered_groups.clear()
+    panels = {name: panel for panel, members in PANELS.items() for name in members.split()}
+    for each in app.registered_commands:
+        each.rich_help_panel = panels[_name(each)]
+    app.registered_commands.sort(key=lambda each: [*panels].index(_name(each)))
     for name in names:
         module, declared = GROUPS[name]
         group: typer.Typer = getattr(import_module(f"{__name__}.{module}"), declared)
-        app.add_typer(group, name=name)
+        app.add_typer(group, name=name, rich_help_panel=panels[name])
 
 
 def _usage(error: TyperException) -> int:

@@ -35,6 +35,7 @@ DEBUG_VARIABLE: Final = "EVERTURN_DEBUG"
 app = typer.Typer(
     name=NAME,
     help="A durable gateway between people and language-model agents.",
+    epilog="Nothing is set up yet? `everturn setup`, then `everturn chat`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

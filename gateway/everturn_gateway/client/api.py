@@ -263,7 +263,8 @@ def lost(url: str, error: Exception | None) -> ClientError:
     told = str(error or "")
     if not url:
         return ClientError(told or "the gateway has closed")
-    return ClientError(f"the gateway at {url} cannot be reached" + (f": {told}" if told else ""))
+    why = f" ({told})" if told else ""
+    return ClientError(f"the gateway at {url} cannot be reached{why}: does `everturn serve` run?")
 
 
 async def ask_once(

@@ -19,6 +19,7 @@ from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.commands.shared.settings import load
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.folders import create_file
 from everturn_gateway.plugins import installed
 from everturn_gateway.private_environ import process_environ
 
@@ -231,10 +232,9 @@ def write_agent(folder: Path, name: str, model: ModelSpec) -> list[Path]:
 
 
 def _write(path: Path, text: str) -> list[Path]:
-    """Create `path`, and return it; one that exists is left as it is."""
+    """Create `path`, whole or not at all, and return it; one that exists is left as it is."""
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        create_file(path, text.encode(), mode=0o666)
     except FileExistsError:
         sys.stdout.write(f"kept     {path}\n")
         return []

@@ -109,7 +109,7 @@ def _folded(call: Call) -> Piece:
     if result.is_error:
         reason = one_line(result.text.strip().partition("\n")[0], _REASON)
         what = "not run" if result.is_refused else "failed"
-        return Piece(style="warning", text=f"{head} · {what}: {reason}")
+        return Piece(style="error", text=f"{head} · {what}: {reason}")
     count = result.text.count("\n") + 1 if result.text.strip() else 0
     lines = f"{count:,} line{'s' * (count != 1)}" if count else "nothing"
     return Piece(style="note", text=f"{head} · {lines}{_seconds(call.seconds)}")

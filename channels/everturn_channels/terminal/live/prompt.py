@@ -94,6 +94,8 @@ class LivePrompt:
             bottom_toolbar=self._toolbar,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
             style=_STYLE,
+            enable_suspend=True,  # Ctrl-Z, as in any program of a shell
+            erase_when_done=True,  # what is drawn around it is written for good behind it
         )
 
     typed: MemoryObjectReceiveStream[str]

@@ -6,9 +6,10 @@ import sys
 from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.commands.first_steps.prompts import ask_secret
+from everturn_gateway.commands.first_steps.prompts import ask_secret, say
 from everturn_gateway.commands.first_steps.writing import explaining_faults
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
@@ -17,6 +18,17 @@ from everturn_gateway.plugins import ProviderPlugin
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers.keys import Keys
 from everturn_gateway.providers.transport.endpoints import split_keys
+
+_KEYS_AT: Final = {
+    "openai": "https://platform.openai.com/api-keys",
+    "anthropic": "https://platform.claude.com/settings/keys",
+    "gemini": "https://aistudio.google.com/api-keys",
+    "openrouter": "https://openrouter.ai/settings/keys",
+}
+
+
+class NoKeyError(GatewayError):
+    """What was given cannot be a key."""
 
 
 def key_in(name: str) -> str:
@@ -51,14 +63,24 @@ class Keyring:
         """Return whether a model cannot be called without a key, and there is none."""
         return bool(self._provider.needed_key(model)) and not self._known.get(self._variable)
 
-    def ask(self) -> None:
-        """Ask for a key.
+    def ask(self, base_url: str = "") -> None:
+        """Ask for a key, again where it is none.
+
+        Args:
+            base_url: Of a server of its own; empty = the provider's.
 
         Raises:
-            GatewayError: Nobody can be asked, or it is none.
+            GatewayError: Nobody can be asked, or the key stands somewhere else.
         """
         option = f"--key-file FILE, or set {self._variable}"
-        self._take(ask_secret(f"The key, {self._variable}", option=option))
+        where = _KEYS_AT.get(self._provider.name, "")
+        if where and not base_url:
+            say(f"A key is made at {where}")
+        while True:
+            try:
+                return self._take(ask_secret(f"The key, {self._variable}", option=option))
+            except NoKeyError as error:
+                say(f"{error}.")
 
     def read(self, name: str) -> None:
         """Take the key from a file; `-` = stdin.
@@ -82,5 +104,5 @@ class Keyring:
             raise GatewayError(msg)
         if not key or not (key.isascii() and key.isprintable()) or set(key) & set(" \"'#\\"):
             msg = "that is no key: it is empty, or holds blanks or characters that no key has"
-            raise GatewayError(msg)
+            raise NoKeyError(msg)
         self.new = key

@@ -307,7 +307,7 @@ def _opened(
     if answers.key_file:
         keyring.read(answers.key_file)
     elif keyring.is_needed(spec):
-        keyring.ask()
+        keyring.ask(spec.base_url)
     if known:
         return list(known)
     for _ in range(_TRIES):
@@ -317,7 +317,7 @@ def _opened(
             if answers.key_file or not can_ask():
                 raise
             say(f"{error}.")
-            keyring.ask()
+            keyring.ask(spec.base_url)
         except NoListError:
             if not answers.model:
                 raise

@@ -15,6 +15,7 @@ from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.config.env_file import read_env_file
 from everturn_gateway.config.system_keyring import keyring_name, put_secret
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.folders import sync_folder
 from everturn_gateway.yaml_files.editing import EditError, fields_at, with_fields
 
 Keep: TypeAlias = Literal["", "file", "keyring"]
@@ -127,7 +128,7 @@ def explaining_faults(file: str | Path, what: str = "written") -> Generator[None
 
 
 def replace_file(path: Path, text: str, *, mode: int) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file, whole or not at all, and durably."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.new")
     draft.unlink(missing_ok=True)
     try:
@@ -137,6 +138,7 @@ def replace_file(path: Path, text: str, *, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+        sync_folder(path.parent)
     except OSError:
         draft.unlink(missing_ok=True)
         raise

@@ -17,8 +17,8 @@ from everturn_gateway.app.gateway import Gateway
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.moving_in.found import Found, FoundConversation, Source
 from everturn_gateway.commands.moving_in.sources import read
-from everturn_gateway.commands.moving_in.writing import plan, write
-from everturn_gateway.commands.scaffold import CONFIG_NAME
+from everturn_gateway.commands.moving_in.writing import Places, plan, write
+from everturn_gateway.commands.scaffold import AGENTS_FOLDER, CONFIG_NAME, WORKSPACE_FOLDER
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
@@ -51,15 +51,14 @@ def move_in(source: Source, path: Path, *, to: Path, dry_run: bool, as_json: boo
     for secret in (*found.bots.values(), *found.keys.values()):
         crash_log.secrets.add(secret)
     folder = to.absolute()
-    steps = plan(found, folder)
+    config_options = Options(config=folder / CONFIG_NAME, workspace=None, agents_dir=None)
+    places = _places(folder, config_options)
+    steps = plan(found, places)
     conversations = 0
     if not dry_run:
-        config_options = Options(config=folder / CONFIG_NAME, workspace=None, agents_dir=None)
-        run_async(lambda: _check(folder))
-        if (folder / CONFIG_NAME).exists():
-            load(config_options)  # its faults are told before anything is written
-        write(found, folder)
-        found.left += _faults(found, folder, load(config_options))
+        run_async(lambda: _check(places))
+        write(found, places)
+        found.left += _faults(found, places, load(config_options))
         if found.conversations:
             conversations = run_async(lambda: _write_conversations(found, config_options))
     if as_json:
@@ -89,19 +88,33 @@ def move_in(source: Source, path: Path, *, to: Path, dry_run: bool, as_json: boo
     return EXIT_OK
 
 
-def _faults(found: Found, folder: Path, config: Config) -> list[str]:
+def _places(folder: Path, options: Options) -> Places:
+    """Return where things go: as the configuration says that is there.
+
+    Raises:
+        GatewayError: It has a fault, which is told before anything is written.
+    """
+    if not (folder / CONFIG_NAME).exists():
+        return Places(
+            folder=folder, agents=folder / AGENTS_FOLDER, workspace=folder / WORKSPACE_FOLDER
+        )
+    config = load(options)
+    return Places(folder=folder, agents=config.agents_dir, workspace=config.workspace)
+
+
+def _faults(found: Found, places: Places, config: Config) -> list[str]:
     """Return what is wrong with the agents that moved in, as they were there."""
     if not found.agents:
         return []
     _, faults = check_agents(config)
-    places = [folder / "agents" / agent.name for agent in found.agents]
-    return [f"{fault}; mend it" for fault in faults if any(map(fault.file.is_relative_to, places))]
+    folders = [places.agents / agent.name for agent in found.agents]
+    return [f"{fault}; mend it" for fault in faults if any(map(fault.file.is_relative_to, folders))]
 
 
-async def _check(folder: Path) -> None:
-    running = await find_running(folder / ".everturn")
+async def _check(places: Places) -> None:
+    running = await find_running(places.workspace)
     if running is not None:
-        msg = f"a gateway runs on {folder} (process {running.pid}): stop it, and import again"
+        msg = f"a gateway runs on {places.folder} (process {running.pid}): stop it, and import again"
         raise GatewayError(msg)
 
 

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 from pathlib import Path
 from typing import Final
 
 import yaml
+from msgspec import Struct
 
 from everturn_gateway.commands.first_steps.writing import explaining_faults, replace_file, write_key
 from everturn_gateway.commands.moving_in.found import Found, FoundAgent, FoundJob
 from everturn_gateway.commands.scaffold import CONFIG_NAME
 from everturn_gateway.config.env_file import ENV_NAME, read_env_file
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.folders import create_file, make_folder, sync_folder
 from everturn_gateway.yaml_files.editing import EditError, with_section
 
 _TOOLS: Final = ("files", "bash", "web", "schedule")
-_FILE_MODE: Final = 0o600
-_FOLDER_MODE: Final = 0o700
-_DRAFT: Final = (
-    "moving-in"  # of an agent's folder, in the workspace: it is renamed where it is whole
-)
+# Of agents' folders, beside them: one is renamed when it is whole, which no other file system takes.
+_DRAFTS: Final = ".moving-in"
 
 
-def plan(found: Found, folder: Path) -> list[tuple[str, Path]]:
+class Places(Struct, frozen=True, kw_only=True):
+    """Where what moves in is written."""
+
+    folder: Path
+    "Of the configuration."
+    agents: Path
+    workspace: Path
+
+    @property
+    def schedules(self) -> Path:
+        """The folder of jobs."""
+        return self.workspace / "schedules"
+
+
+def plan(found: Found, places: Places) -> list[tuple[str, Path]]:
     """Return what would be written, as what it is and where, and name what is there already."""
+    folder = places.folder
     steps: list[tuple[str, Path]] = []
     taken = set[str]()
     agents = list(found.agents)
     for agent in agents:
-        place = folder / "agents" / agent.name
+        place = places.agents / agent.name
         if place.exists() or agent.name in taken:
             found.left.append(
                 f"the agent {agent.name}: {place} is there already, and stays as it is"
@@ -46,7 +58,7 @@ def plan(found: Found, folder: Path) -> list[tuple[str, Path]]:
                 " switches heartbeats on"
             )
     for job in tuple(found.jobs):
-        place = folder / ".everturn" / "schedules" / f"{job.job_id}.yaml"
+        place = places.schedules / f"{job.job_id}.yaml"
         if place.exists() or place in [each for _, each in steps]:
             found.left.append(f"the job {job.job_id}: {place} is there already, and stays as it is")
             found.jobs.remove(job)
@@ -78,17 +90,22 @@ def plan(found: Found, folder: Path) -> list[tuple[str, Path]]:
     return steps
 
 
-def write(found: Found, folder: Path) -> None:
-    """Write all but conversations. Cut off at any point, the same call goes on.
+def write(found: Found, places: Places) -> None:
+    """Write all but conversations, durably. Cut off at any point, the same call goes on.
 
     Raises:
         GatewayError: Something cannot be written; what was written before stays.
     """
+    folder = places.folder
     _write(folder / ".gitignore", b".everturn/\n.env\n", otherwise=True)
+    drafts = places.agents / _DRAFTS
+    with explaining_faults(drafts):
+        if drafts.exists():  # of one that was cut
+            shutil.rmtree(drafts)
     for agent in found.agents:
-        _write_agent(agent, folder / "agents" / agent.name, folder / ".everturn" / _DRAFT)
+        _write_agent(agent, places.agents)
     for job in found.jobs:
-        _write_job(job, folder / ".everturn" / "schedules" / f"{job.job_id}.yaml")
+        _write_job(job, places.schedules / f"{job.job_id}.yaml")
     file = folder / CONFIG_NAME
     _write(file, found.config or b"workspace: .everturn\nagents_dir: agents\n", otherwise=True)
     for platform, token in found.bots.items():
@@ -107,17 +124,15 @@ def write(found: Found, folder: Path) -> None:
         write_key(folder / ENV_NAME, name, key)
 
 
-def _write_agent(agent: FoundAgent, folder: Path, draft: Path) -> None:
+def _write_agent(agent: FoundAgent, agents: Path) -> None:
     """Write an agent's folder, whole or not at all."""
-    with explaining_faults(folder):
-        if draft.exists():
-            shutil.rmtree(draft)
-        folder.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-    files = {"agent.yaml": _definition(agent), **agent.files}
-    for name, data in files.items():
+    folder, draft = agents / agent.name, agents / _DRAFTS / agent.name
+    for name, data in {"agent.yaml": _definition(agent), **agent.files}.items():
         _write(draft / name, data)
     with explaining_faults(folder):
         draft.rename(folder)
+        draft.parent.rmdir()
+        sync_folder(agents)
 
 
 def _definition(agent: FoundAgent) -> bytes:
@@ -155,17 +170,12 @@ def _write(path: Path, data: bytes, *, otherwise: bool = False) -> None:
         GatewayError: It cannot be written.
     """
     try:
-        path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-        if os.path.lexists(path):
-            if otherwise:
-                return
-            raise FileExistsError(errno.EEXIST, "it is there already")
-        draft = path.with_name(f".{path.name}.new")
-        draft.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(draft, flags, _FILE_MODE), "wb") as file:
-            file.write(data)
-        draft.rename(path)
+        make_folder(path.parent)
+        create_file(path, data)
+    except FileExistsError as error:
+        if not otherwise:
+            msg = f"{path} cannot be written: {error.strerror}"
+            raise GatewayError(msg) from error
     except OSError as error:
         msg = f"{path} cannot be written: {error.strerror or error}"
         raise GatewayError(msg) from error
