@@ -387,7 +387,7 @@ class _Translated:
                 aiohttp.ClientHttpProxyError,
             ),
         ):
-            raise UnreachableError(str(error)) from error
+            raise UnreachableError(str(error).replace(" ssl:default", "")) from error
         if isinstance(error, aiohttp.ServerTimeoutError):
             raise SilentError(str(error)) from error
         if isinstance(error, (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)):

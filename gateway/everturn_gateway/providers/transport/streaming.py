@@ -216,8 +216,10 @@ class Transport:
                 stall_s = self._endpoint.stall_timeout_s
                 return ModelTransientError(f"{where}: sent nothing for {stall_s:g} seconds")
             case UnreachableError():
-                hint = f"; {self._endpoint.hint}" if self._endpoint.hint else ""
-                return ModelTransientError(f"{where}: cannot be reached ({error}){hint}")
+                to = self._endpoint
+                usual = "does it run?" if to.is_loopback else "look at network, proxy and address"
+                msg = f"{where}: cannot be reached ({error}); {to.hint or usual}"
+                return ModelTransientError(msg)
             case _ if reader.begun:
                 return TruncatedStreamError(f"{where}: the reply broke off: {error}")
             case _:
