@@ -1,4 +1,4 @@
-"""Folders and new files that last through a loss of power. All of it blocks: call it in a thread."""
+"""Folders and new files that last through a loss of power. All of it blocks."""
 
 from __future__ import annotations
 

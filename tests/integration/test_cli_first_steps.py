@@ -105,7 +105,7 @@ async def test_a_key_is_kept_in_the_systems_keyring(tmp_path: Path) -> None:
 
 
 async def test_by_questions(tmp_path: Path) -> None:
-    """Three questions; models that do not talk are not offered, and the newest comes first."""
+    """Four questions; models that do not talk are not offered, and the newest comes first."""
     env = {"EVERTURN_HOME": str(tmp_path / "home"), "COLUMNS": "40"}
     async with open_model_api(default=Answer(text="Hello there")) as api:
         api.told["/v1/models"] = listed("old", "text-embedding-9", "new")
@@ -135,6 +135,24 @@ async def test_by_questions(tmp_path: Path) -> None:
     assert models.index(" new") < models.index(" old")
     assert "embedding" not in models
     assert "name: new" in agent
+
+
+async def test_what_else_is_asked_behind_the_model(tmp_path: Path) -> None:
+    """One part after the other, and one that does not work ends nothing."""
+    env = {"EVERTURN_HOME": str(tmp_path / "home"), "TELEGRAM_BOT_TOKEN": "no token"}
+    async with terminal("setup", cwd=tmp_path, env=env) as person:
+        offered = await person.expect("Who runs the model?", "Number")
+        number = next(line.split()[0] for line in offered.splitlines() if "none yet" in line)
+        await person.enter(number)
+        await person.expect("What else?", "Number")
+        await person.enter("2")
+        await person.expect("What else?", "Number")
+        await person.enter("1")
+        await person.expect("Next:")
+        code, _ = await person.end()
+
+    assert code == 0
+    assert "telegram" not in (tmp_path / "home" / "everturn.yaml").read_text()
 
 
 async def test_again_while_the_gateway_runs(tmp_path: Path) -> None:

@@ -87,10 +87,18 @@ def approve_pair(
     options: Options,
     code: Annotated[str, typer.Argument(help="That the bot gave them.", show_default=False)],
     *,
+    owner: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="They are an owner of the agents, by this name.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> int:
     """Let somebody talk to the bot that gave them this code."""
-    return commands.pair.approve_pair(options, code, as_json=as_json)
+    return commands.pair.approve_pair(options, code, owner=owner, as_json=as_json)
 
 
 @command(pair_app, "remove")

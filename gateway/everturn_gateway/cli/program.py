@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -127,6 +127,10 @@ def setup(
     ] = None,
     keep: KeepIn = "",
     test: TestFirst = True,
+    also: Annotated[
+        Literal["", "none", "telegram", "discord", "slack", "matrix", "email", "service"],
+        typer.Option(help="What is set up behind the model.", metavar="PART", show_default=False),
+    ] = "",
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; tell what is set up, and try it.")
     ] = False,
@@ -155,6 +159,7 @@ def setup(
         key_file=key_file,
         keep=keep,
         test=test,
+        also=also,
     )
     return commands.setup.setup(options, answers, as_json=as_json)
 

@@ -125,6 +125,49 @@ def _value(value: str | Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{name}: {_scalar(each)}' for name, each in value.items())}}}"
 
 
+def with_item(text: str, at: str, item: Mapping[str, object]) -> str:
+    r"""Return the text with one more item in the list of the top field `at`, before all others.
+
+    The list is added where it is not there.
+
+    Raises:
+        EditError: See `with_fields`.
+
+    Example:
+        >>> with_item("a: 1\n", "owners", {"name": "me", "accounts": {"chat": "7"}})
+        "a: 1\nowners:\n  - name: me\n    accounts: {chat: '7'}\n"
+    """
+    read: object = _told(text) or {}
+    if not isinstance(read, dict):
+        msg = "it is no mapping"
+        raise EditError(msg)
+    told = cast("dict[str, Any]", read)
+    dumped = yaml.safe_dump(
+        dict(item), sort_keys=False, allow_unicode=True, default_flow_style=None
+    ).splitlines()
+    lines = [f"{'  ' if number else '- '}{line}" for number, line in enumerate(dumped)]
+    there = told.get(at)
+    if at in told and not there:
+        msg = f"{at} stands there without anything in it; take it out"
+        raise EditError(msg)
+    if there:
+        node: Any = yaml.compose(text, yaml.SafeLoader)
+        mark = next(value for key, value in node.value if key.value == at).start_mark
+        start, indent = _line_start(text, mark.index), " " * mark.column
+    else:
+        start, indent = len(text), "  "
+        lines = ["" if not text or text.endswith("\n") else "\n", *lines]
+    added = "".join(f"{indent}{line}\n" for line in lines if line.strip())
+    if not there:
+        added = f"{lines[0]}{at}:\n{added}"
+    changed = text[:start] + added + text[start:]
+    wanted: dict[str, Any] = {**told, at: [dict(item), *(there or [])]}
+    if _told(changed) != wanted:
+        msg = f"{at} stands there in a form that is not changed by a program"
+        raise EditError(msg)
+    return changed
+
+
 def _told(text: str) -> Any:  # YAML
     try:
         return _unshared(yaml.safe_load(text))

@@ -231,6 +231,6 @@ def _next_steps(platform: str, account: str, fields: Section, given: Mapping[str
         "\nNext:\n"
         "  everturn serve                run the gateway; one that runs has to be started again\n"
         f"  write to {where}: it answers with a code\n"
-        "  everturn pair approve CODE    lets you in\n"
-        "  owners in everturn.yaml       makes you who answers its questions: everturn help groups"
+        "  everturn pair approve CODE --owner me    lets you in, as the owner: who may use /model,"
+        " let others in and answer what the agent asks"
     )

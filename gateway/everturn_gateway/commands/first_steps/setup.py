@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,16 @@ _TITLES: Final = {
 }
 _OTHER: Final = "other"
 _NO_MODEL: Final = "builtin"
+MORE: Final = {
+    "none": "nothing more: talk to it",
+    "telegram": "a bot on Telegram",
+    "discord": "a bot on Discord",
+    "slack": "an app in Slack",
+    "matrix": "a bot on Matrix",
+    "email": "a mailbox that answers",
+    "service": "the gateway starts when you log in: bots, jobs, the console in a browser",
+}
+"What is asked behind the model, and its answers."
 _TRIES: Final = 3  # of a key, before somebody has to look for it
 
 
@@ -71,6 +81,8 @@ class Answers(Struct, frozen=True, kw_only=True):
     "Where the key is kept: in a file beside the configuration, or the system's keyring."
     test: bool = True
     "Whether the model is asked for a word before anything is written."
+    also: str = ""
+    "What is set up behind the model, see `MORE`; empty = a person is asked, who was asked before."
 
 
 class _Chosen(Struct, frozen=True, kw_only=True):
@@ -112,7 +124,44 @@ def setup(
         say("")
         record.update(_write(folder, config, agent, chosen))
         if not goes_on:
+            _set_up_more(folder, answers, record)
             _next_steps(folder, agent)
+    return EXIT_OK
+
+
+def _set_up_more(folder: Path, answers: Answers, record: dict[str, object]) -> None:
+    """Set up what else is wanted, one after the other; a bot that does not work ends nothing."""
+    file = folder / scaffold.CONFIG_NAME
+    is_asked = not answers.also and answers == Answers(agent=answers.agent) and can_ask()
+    while is_asked or answers.also:
+        part = answers.also or choose("What else?", [*MORE.items()], option="--also")
+        if part == "none":
+            return
+        try:
+            _set_up_part(file, part, record)
+        except GatewayError as error:
+            if not is_asked:
+                raise
+            say(f"{error}.")
+        if not is_asked:
+            return
+
+
+def _set_up_part(
+    file: Path,
+    part: str,
+    record: dict[str, object],
+    *,
+    key_file: str = "",
+    settings: Mapping[str, str] = {},
+    keep: Keep = "",
+) -> int:
+    record["config"] = str(file)
+    if part == "service":
+        return commands.services.set_up_service(file, record)
+    record.update(
+        commands.bots.set_up_bot(file, part, key_file=key_file, settings=settings, keep=keep)
+    )
     return EXIT_OK
 
 
@@ -176,15 +225,9 @@ def set_up(
         raise GatewayError(msg)
     load(Options(config=file))
     with recorded(as_json=as_json) as record:
-        record["config"] = str(file)
-        if what == "service":
-            return commands.services.set_up_service(file, record)
         pairs = [each.partition("=") for each in settings]
         given = {name.strip(): value.strip() for name, _, value in pairs}
-        record.update(
-            commands.bots.set_up_bot(file, what, key_file=key_file, settings=given, keep=keep)
-        )
-    return EXIT_OK
+        return _set_up_part(file, what, record, key_file=key_file, settings=given, keep=keep)
 
 
 def place_of(options: Options) -> Path:

@@ -114,7 +114,9 @@ def _faults(found: Found, places: Places, config: Config) -> list[str]:
 async def _check(places: Places) -> None:
     running = await find_running(places.workspace)
     if running is not None:
-        msg = f"a gateway runs on {places.folder} (process {running.pid}): stop it, and import again"
+        msg = (
+            f"a gateway runs on {places.folder} (process {running.pid}): stop it, and import again"
+        )
         raise GatewayError(msg)
 
 

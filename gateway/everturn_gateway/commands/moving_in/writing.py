@@ -18,7 +18,7 @@ from everturn_gateway.folders import create_file, make_folder, sync_folder
 from everturn_gateway.yaml_files.editing import EditError, with_section
 
 _TOOLS: Final = ("files", "bash", "web", "schedule")
-# Of agents' folders, beside them: one is renamed when it is whole, which no other file system takes.
+# Of agents' folders, beside them: renamed when it is whole, which no other file system takes.
 _DRAFTS: Final = ".moving-in"
 
 
