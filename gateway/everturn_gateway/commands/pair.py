@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -12,7 +11,7 @@ from everturn_actors.state.serialization import utc_text
 from everturn_channels.access.pairing import Paired, Pairing, Request, plain_code
 from everturn_gateway.app import open_keyed
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.commands.first_steps.writing import explaining_faults, replace_file
+from everturn_gateway.commands.first_steps.owners import with_owner, write_config_text
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.moments import minute_text
@@ -23,7 +22,6 @@ from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals import is_principal_name
-from everturn_gateway.yaml_files.editing import EditError, with_item
 
 
 def list_pairs(options: Options, *, as_json: bool) -> int:
@@ -111,7 +109,7 @@ def approve_pair(options: Options, code: str, *, owner: str = "", as_json: bool 
             pairing = Pairing(keyed, SystemClock())
             plain = plain_code(code)
             found = [each for each in await pairing.pending() if each.code == plain]
-            changed = _with_owner(config, owner, found[0]) if owner and found else ""
+            changed = with_owner(config, owner, found[0]) if owner and found else ""
             return await pairing.approve(code), changed
 
     person, changed = run_async(let_in)
@@ -119,37 +117,11 @@ def approve_pair(options: Options, code: str, *, owner: str = "", as_json: bool 
     record = {"channel": person.channel, "sender_id": person.sender_id, "name": person.name}
     text = f"approved: {person.sender_id}{name} on {person.channel}"
     if changed and config.path:
-        with explaining_faults(config.path):
-            replace_file(config.path, changed, mode=config.path.stat().st_mode & 0o777)
+        write_config_text(config.path, changed)
         told = run_async(partial(_reload, config))
         text += f"\n{owner} is an owner; {told}"
     print_done(text, {**record, "approved": True, "owner": owner or None}, as_json=as_json)
     return EXIT_OK
-
-
-def _with_owner(config: Config, name: str, person: Request) -> str:
-    """Return the configuration with an owner; empty = somebody owns this account already.
-
-    Raises:
-        GatewayError: It cannot be changed so; says what to write by hand.
-    """
-    account = {person.channel: person.sender_id}
-    if any((person.channel, person.sender_id) in each.accounts for each in config.owners):
-        return ""
-    by_hand = f"set it by hand: owners: [{{name: {name}, accounts: {json.dumps(account)}}}]"
-    if config.path is None:
-        msg = f"there is no everturn.yaml yet: {by_hand}"
-        raise GatewayError(msg)
-    if any(each.name == name for each in config.owners):
-        msg = f"{config.path} has an owner {name} already: {by_hand}"
-        raise GatewayError(msg)
-    with explaining_faults(config.path):
-        text = config.path.read_text(encoding="utf-8")
-    try:
-        return with_item(text, "owners", {"name": name, "accounts": account})
-    except EditError as error:
-        msg = f"{config.path}: {error}; {by_hand}"
-        raise GatewayError(msg) from error
 
 
 async def _reload(config: Config) -> str:

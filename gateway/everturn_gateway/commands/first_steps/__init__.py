@@ -4,6 +4,7 @@
 - `checking`: `everturn setup --check`: what is set up, and whether it works, in words for newcomers
 - `keyring`: the key of one provider while it is being set up
 - `offer`: offers a setup to whoever begins where nothing is set up
+- `owners`: whose the agents are: an owner is written into the configuration
 - `prompts`: the questions of a setup: an option answers each, and where nobody sits none is asked
 - `services`: `everturn setup service`: the gateway starts with the machine, as a service of its
   user
