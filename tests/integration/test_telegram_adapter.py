@@ -785,6 +785,7 @@ async def test_check_tells_what_is_wrong() -> None:
     async with open_telegram_api() as api:
         api.webhook = {"url": f"https://other.example/bot{TOKEN}"}
         api.say("waits")
+        api.me |= {"supports_inline_queries": True, "can_connect_to_business": True}
         polling = "\n".join(await make(api).check())
         api.webhook = {"url": HOOK.url, "last_error_message": "no route"}
         by_hook = "\n".join(await make(api, webhook=HOOK).check())
@@ -792,6 +793,9 @@ async def test_check_tells_what_is_wrong() -> None:
 
     assert "@everturn_bot" in polling
     assert "privacy mode is on" in polling
+    assert "inline mode switched on, which is not used" in polling
+    assert "business mode switched on" in polling
+    assert "guest mode" not in polling
     assert "problem: a webhook is set (https://other.example/bot4242424242:***)" in polling
     assert "messages that wait to be read: 1" in polling
     assert "problem: Telegram could not deliver to the webhook: no route" in by_hook

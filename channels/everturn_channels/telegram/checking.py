@@ -25,7 +25,11 @@ async def look(
     with explained(line, where):
         me = await line.ask(GetMe())
         info = await line.ask(GetWebhookInfo())
-    found = [f"the token is that of @{me.username} ({me.full_name}, id {me.id})", *_groups(me)]
+    found = [
+        f"the token is that of @{me.username} ({me.full_name}, id {me.id})",
+        *_groups(me),
+        *_modes(me),
+    ]
     if mode == "polling":
         if info.url:
             found.append(
@@ -49,6 +53,21 @@ async def look(
             )
     found.append(f"messages that wait to be read: {info.pending_update_count}")
     return found
+
+
+def _modes(me: types.User) -> list[str]:
+    """Say which modes of the bot nobody answers in, so that nobody waits there."""
+    modes = (
+        (me.supports_inline_queries, "inline mode", "/setinline"),
+        (me.supports_guest_queries, "guest mode", "Bot Settings"),
+        (me.can_connect_to_business, "business mode", "Bot Settings"),
+    )
+    return [
+        f"the bot has {name} switched on, which is not used: nobody is answered there; switch it "
+        f"off (@BotFather, {where})"
+        for is_on, name, where in modes
+        if is_on
+    ]
 
 
 def _groups(me: types.User) -> list[str]:
