@@ -290,9 +290,14 @@ async def test_a_question_begins_a_thread_which_is_a_conversation() -> None:
             again = Outbound(**where, payload=payload("a play"))
             await bot.send(again)
             api.refuse(topic, 404, 10003, "Unknown Channel")
-            del world.messages[world.general][topic]
-            gone = await bot.send(again)
-            await bot.edit(world.general, topic, gone, payload("a talk"))
+            api.fail("POST", "/threads$", 403, body={"code": 50013, "message": "Missing"})
+            instead = await bot.send(again)
+            await bot.edit(world.general, topic, instead, payload("a talk"))
+        async with serving(api, notes, make(api, has_threads=True)) as bot:
+            del world.messages[world.general][topic]  # or a thread that somebody else opened
+            with pytest.raises(RefusedError) as raised:
+                await bot.send(again)
+    assert raised.value.is_chat_gone
 
     first, beside, more, status = notes.events
     assert [(e.text, e.chat.id, e.chat.topic) for e in (first, beside, more)] == [  # type: ignore[union-attr]

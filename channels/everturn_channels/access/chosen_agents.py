@@ -37,7 +37,7 @@ class ChosenAgents:
         """Know of nothing yet."""
         self._clock = clock
         self._document = Document(store, AGENTS_KEY, _FORM)
-        self._known: _Chosen = ()
+        self._routes: tuple[Route, ...] = ()
 
     async def load(self) -> None:
         """Read what was chosen.
@@ -45,15 +45,11 @@ class ChosenAgents:
         Raises:
             JournalError: It cannot be read; the text names it.
         """
-        self._known = await self._document.read()
+        self._routes = _routes(await self._document.read())
 
     def routes(self, agents: Collection[str]) -> tuple[Route, ...]:
         """Return what was chosen as routes, those of topics first; of agents that there are."""
-        return tuple(
-            Route(agent=each.agent, channel=each.channel, chat_id=each.chat, topic=each.topic)
-            for each in sorted(self._known, key=lambda each: not each.topic)
-            if each.agent in agents
-        )
+        return tuple([each for each in self._routes if each.agent in agents])
 
     async def choose(
         self, channel: str, chats: Collection[str], topic: str, agent: str, *, by: str
@@ -91,8 +87,16 @@ class ChosenAgents:
             )
             return (*left, new) if agent and len(left) < CHATS_MAX else left
 
-        self._known = await self._document.change(changed)
-        return not agent or new in self._known
+        known = await self._document.change(changed)
+        self._routes = _routes(known)
+        return not agent or new in known
+
+
+def _routes(chosen: _Chosen) -> tuple[Route, ...]:
+    return tuple(
+        Route(agent=each.agent, channel=each.channel, chat_id=each.chat, topic=each.topic)
+        for each in sorted(chosen, key=lambda each: not each.topic)
+    )
 
 
 _Chosen: TypeAlias = tuple[ChosenAgent, ...]

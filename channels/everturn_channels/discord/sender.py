@@ -121,7 +121,9 @@ class Sender:
         return await act(await self._open_thread(chat, topic))
 
     async def _open_thread(self, chat: str, topic: str) -> int:
-        """Open a thread below a message; return it, or the channel where none can be opened.
+        """Open a thread below a question; return it, or the channel where none can be opened.
+
+        What belongs into a thread that people opened, and deleted, is said nowhere else.
 
         Source: https://docs.discord.com/developers/resources/channel#start-thread-from-message,
         2026-11.
@@ -136,6 +138,8 @@ class Sender:
             await self._request("thread", route, {"name": self._titles.get(topic) or said(TITLE)})
         except RefusedError as error:
             if getattr(error.__cause__, "code", 0) != THREAD_EXISTS:
+                if topic not in self._titles:  # else it is a question of this process
+                    await self._find(chat, topic)
                 fields = {"channel_id": chat, "why": str(error)}
                 log.warning(
                     "a thread cannot be opened: it is answered in the channel", extra=fields
@@ -145,6 +149,23 @@ class Sender:
         except UnknownOutcomeError as error:  # once it is open it is found so
             raise NotSentError(str(error)) from error
         return _id(topic)
+
+    async def _find(self, chat: str, message_id: str) -> None:
+        """Look for a message in a channel.
+
+        Raises:
+            SendError: It is not there, or may not be.
+        """
+        route = Route(
+            "GET",
+            "/channels/{channel_id}/messages/{message_id}",
+            channel_id=_id(chat),
+            message_id=_id(message_id),
+        )
+        try:
+            await self._request("thread", route)
+        except RefusedError as error:
+            raise RefusedError(str(error), is_chat_gone=True) from error
 
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`."""

@@ -63,9 +63,13 @@ class Reactions:
 
         What it raises is judged by `dispositions`.
         """
+        if not reaction.sender.id:
+            return  # to the core, nobody in particular is whoever runs the gateway
         with anyio.fail_after(self._take_s):
             admission = await self._access.admit(reaction.chat, reaction.sender, is_addressed=True)
             if admission is None or admission.decision.action in {"ignore", "record"}:
+                return
+            if self._access.is_flood(reaction):
                 return
             session_id = await self._service.conversations.current(admission.key)
             if not session_id:
@@ -118,7 +122,7 @@ class Reactions:
             return
         is_turn = mode == "answer" or reaction.emoji == AGAIN
         admission = await self._access.admit(reaction.chat, reaction.sender, is_addressed=is_turn)
-        if admission is None or self._access.is_flood(reaction):
+        if admission is None:
             return
         said = await self._service.reader.said_in(session_id, reaction.message_id)
         if said is None:
