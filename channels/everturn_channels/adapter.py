@@ -286,6 +286,10 @@ class InboundHandler(Protocol):
         """
         ...
 
+    def deliverable(self, chat: str) -> None:
+        """Say that what had to wait for people can be sent in a chat again, before what follows."""
+        ...
+
     async def people(self) -> Sequence[str]:
         """Return the ids of those who are let in by name in private chats: paired, or listed."""
         ...

@@ -105,6 +105,10 @@ class Notebook:
         """Expect none."""
         raise AssertionError((chat, why, is_lost))
 
+    def deliverable(self, chat: str) -> None:
+        """Expect none."""
+        raise AssertionError(chat)
+
     async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
         """Expect none: nobody invites a bot of Discord."""
         raise AssertionError((person, chat, is_direct))

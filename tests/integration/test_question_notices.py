@@ -172,3 +172,34 @@ async def test_a_crowd_that_asks_does_not_bury_the_owner(tmp_path: Path) -> None
         later = len(await _looks(fed, 2))
 
         assert (at_once, later) == (AT_ONCE_MAX, len(script))
+
+
+@table(
+    ("owner", "told"),
+    [
+        (OWNER, ["What is said to `7` waits until they write again: `a day is over`"]),
+        (replace(OWNER, notify=False), []),
+        (replace(OWNER, agents=frozenset({"other"})), []),
+    ],
+    ids=["wanted", "unwanted", "other agents"],
+)
+async def test_what_is_not_delivered_is_told_to_owners_once_an_hour(
+    tmp_path: Path, owner: Owner, told: list[str]
+) -> None:
+    """Nobody else would see it: the platform took it, or it waits for its person."""
+    async with feeding(tmp_path, provider=ScriptedProvider("hello"), owners=[owner]) as fed:
+        await fed.say("hello", chat=ADA_DM, sender=ADA)
+        await fed.until_idle(ADA_DM.id)
+        handler = await fed.adapter.handler()
+        for chat in ("7", "7", ADA_DM.id):
+            handler.undelivered(chat, "a day is over", is_lost=False)
+        await fed.until_still()
+        before = fed.adapter.world.chat(ADA_DM.id)
+        handler.undelivered("7", "blocked", is_lost=True)
+        await fed.until_still()
+        after = fed.adapter.world.chat(ADA_DM.id)
+        given_up = fed.health.status().given_up
+
+    assert before == told
+    assert len(after) == 2 * len(told)
+    assert given_up == 1

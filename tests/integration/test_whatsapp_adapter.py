@@ -232,6 +232,7 @@ async def test_an_answer_after_a_day_waits_until_its_person_writes_and_the_owner
         await world.say("done", nonce="n")
 
     assert handler.undeliveries == [(ANN, "failed with 131047 (131047)", False)]
+    assert handler.reopened == [ANN]
     assert api.shown() == ["hello", "done"]
     assert asked == 2
 

@@ -87,6 +87,10 @@ class Inbox:
         """Expect none."""
         raise AssertionError((chat, why, is_lost))
 
+    def deliverable(self, chat: str) -> None:
+        """Expect none."""
+        raise AssertionError(chat)
+
     def menu(self) -> tuple[CommandSpec, ...]:
         """Offer what every bot does."""
         return commands_for("private")

@@ -120,6 +120,10 @@ class OpenInlet:
         """Expect none."""
         raise AssertionError((chat, why, is_lost))
 
+    def deliverable(self, chat: str) -> None:
+        """Expect none."""
+        raise AssertionError(chat)
+
     def menu(self) -> tuple[CommandSpec, ...]:
         """Offer what every bot does."""
         return commands_for("private")

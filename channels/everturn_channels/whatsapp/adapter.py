@@ -71,6 +71,7 @@ class WhatsAppAdapter(Adapter):
     async def serve(self, handler: InboundHandler) -> None:
         """As `Adapter.serve`."""
         questions = NumberedQuestions(handler)
+        self._chats.on_open = handler.deliverable
         closed = partial(_tell_waiting, handler)
         async with self._logged_in(questions, closed) as (api, sender, number):
             login = Login(
@@ -82,8 +83,8 @@ class WhatsAppAdapter(Adapter):
                 questions=questions,
             )
             async with (
-                open_chat_queues(handler, self._clock) as queues,
                 anyio.create_task_group() as tasks,
+                open_chat_queues(handler, self._clock) as queues,
             ):
                 receiver = Receiver(
                     number_id=self._account.phone_number_id,

@@ -6,6 +6,7 @@ Nothing of it is durable: Meta says again what a start forgot.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import anyio
@@ -18,6 +19,8 @@ class Chats:
     """The chats of one number."""
 
     def __init__(self) -> None:
+        self.on_open: Callable[[str], None] = _tell_nobody
+        "Called with a chat that takes something again."
         self._last: OrderedDict[str, str] = OrderedDict()
         "By chat, the message that its person wrote last."
         self._closed: OrderedDict[str, str] = OrderedDict()
@@ -28,7 +31,8 @@ class Chats:
     def note_message(self, chat: str, wamid: str) -> None:
         """Note that somebody wrote: from now on a day's answers are taken."""
         keep(self._last, chat, wamid, KNOWN_MAX)
-        self._closed.pop(chat, None)
+        if self._closed.pop(chat, ""):
+            self.on_open(chat)
 
     def last(self, chat: str) -> str:
         """Return the message that was written last in a chat; empty = none that is known."""
@@ -51,6 +55,10 @@ class Chats:
     def is_left_alone(self, chat: str) -> bool:
         """Return whether nothing is to be said in a chat now."""
         return self._quiet_until.get(chat, 0.0) > anyio.current_time()
+
+
+def _tell_nobody(_chat: str) -> None:
+    """Do nothing: nobody receives here."""
 
 
 def keep(kept: OrderedDict[str, T], key: str, value: T, at_most: int) -> None:

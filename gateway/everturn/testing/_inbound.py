@@ -75,6 +75,8 @@ class RecordingHandler(_WillingHandler):
         "Chats and ids of messages that were deleted."
         self.undeliveries: list[tuple[str, str, bool]] = []
         "Where something does not get there, why, and whether it is lost."
+        self.reopened: list[str] = []
+        "Where what waited can be sent again."
         self.cursors: dict[str, str] = dict(cursors or {})
         self.is_new = not self.cursors
         "Whether this channel never ran before."
@@ -141,6 +143,11 @@ class RecordingHandler(_WillingHandler):
     def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
         """Note it in `undeliveries`."""
         self.undeliveries.append((chat, why, is_lost))
+        self.received()
+
+    def deliverable(self, chat: str) -> None:
+        """Note it in `reopened`."""
+        self.reopened.append(chat)
         self.received()
 
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
