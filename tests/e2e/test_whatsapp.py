@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.model_api import open_model_api
 from support.process import gateway_process
-from support.talking import OPEN, Brain, check_secrets, until_state, write_talking
+from support.talking import OPEN, Brain, check_secrets, until, until_state, write_talking
 from support.whatsapp_api import APP_SECRET, TOKEN, VERIFY_TOKEN, body_of, open_whatsapp_api, signed
 from support.whatsapp_kills import (
     IMPORTED,
@@ -49,9 +49,15 @@ async def test_meta_tries_the_address_and_delivers_there(tmp_path: Path) -> None
             async with delivering(api, client):
                 await api.say("hello")
                 await until_answered(api, "hello")
+                api.failures.append(131047)  # as after a day
+                await api.say("late")
+                await until(lambda: not api.failures)
+                await until(lambda: not api.pending)
+                await api.say("well?")
+                await until_answered(api, "well?")
 
     assert (tried.status_code, tried.text) == (200, "115820")
     assert tried.headers["content-type"].startswith("text/plain")
     refused = [each.status_code for each in (guessed, nowhere, unsigned, forged)]
     assert refused == [401, 404, 401, 401]
-    assert api.shown() == ["re: hello"]
+    assert api.shown() == ["re: hello", "re: late", "re: well?"], "what waited comes first"
