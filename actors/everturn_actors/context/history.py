@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, sub
 
 from msgspec import Struct, field
 
@@ -24,6 +26,8 @@ from everturn_actors.outside import NOTHING, Outside, is_from_outside, outside_o
 
 _WITH_FILES = (UserMessage, ToolResult)
 COUNTED_AT_ONCE = 200  # messages; of a thousand bytes each they take 2 ms
+
+_number_of = attrgetter("number")
 
 
 class History(Struct, kw_only=True):
@@ -82,6 +86,49 @@ class History(Struct, kw_only=True):
         if outside := list(filter(is_from_outside, messages)):
             self.outside = shown_outside(outside, reductions) + self.outside
 
+    def without_left(self, conversation: Conversation) -> History | None:
+        """Return what is left of it where its oldest turns have left, and all else is as it was.
+
+        A long conversation loses some turns at a time: to take these off costs a part of what it
+        costs to build the rest anew. None where it has to be: more has changed, or more has left
+        than stays.
+        """
+        held, now = conversation.turns, conversation.reductions
+        start = bisect_left(held, now.cut_turn, key=_number_of)
+        if start == len(held):
+            return None
+        first = held[start]
+        position = bisect_left(self.turns, first.number, key=_number_of)
+        if position * 2 >= len(self.turns) or self.turns[position] is not first:
+            return None
+        before, seq = self.reductions, first.users[0].seq
+        dropped = {each for each in before.dropped if each >= seq}
+        replaced = {key: each for key, each in before.replaced.items() if key >= seq}
+        if dropped != now.dropped or replaced != now.replaced:
+            return None
+        gone = History(reductions=before, policy=self.policy, oldest=self.oldest)
+        for turn in self.turns[:position]:
+            gone.add(turn)
+        if gone.outside is not NOTHING:
+            return None  # the sources of what is left may be the same, or others
+        size = len(gone.messages)
+        left = History(
+            reductions=now,
+            policy=self.policy,
+            oldest=held[0].number,
+            turns=self.turns[position:],
+            blocks=self.blocks[len(gone.blocks) :],
+            messages=self.messages[size:],
+            shown_messages=self.shown_messages - gone.shown_messages,
+            units=self.units - gone.units,
+            with_files=self.with_files[len(gone.with_files) :],
+            outside=self.outside,
+        )
+        if self._counted > size:
+            left._counts = list(map(sub, self._counts, gone.counts()))
+            left._counted = self._counted - size
+        return left
+
     def missing(self, conversation: Conversation, policy: AnyPolicy) -> Sequence[Turn] | None:
         """Return the turns that came since, oldest first; None where this is of no use."""
         held = conversation.turns
@@ -135,6 +182,9 @@ def begun_history(
 ) -> tuple[History, Sequence[Turn]]:
     """Return `known`, or an empty one, and the turns to add to it, oldest first."""
     new = known.missing(conversation, policy) if known is not None else None
+    if new is None and known is not None and known.policy is policy:
+        known = known.without_left(conversation)
+        new = known.missing(conversation, policy) if known is not None else None
     if known is not None and new is not None:
         return known, new
     held, reductions = conversation.turns, conversation.reductions

@@ -9,11 +9,10 @@ import logging
 from datetime import datetime, timedelta
 from typing import Final
 
-import anyio
-
 from everturn_actors.events import Body, NotesShown, OlderQuoted
 from everturn_actors.model import OpenTurn, ShownNotes
 from everturn_actors.ports import Agent
+from everturn_actors.scopes import loop_time, new_scope
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.model_call import TurnHost
 
@@ -34,7 +33,7 @@ async def recollect(host: TurnHost, turn: OpenTurn, agent: Agent, now: datetime)
     context, bodies = host.tool_context, list[Body]()
     fields = {"session_id": context.session_id}
     try:
-        with anyio.move_on_after(WAIT_S) as waited:
+        with new_scope(loop_time() + WAIT_S) as waited:
             notes = await agent.notes(context) if agent.notes is not None else None
             if notes is not None and is_due(host.state, notes, agent.spec.model.cache_life_s, now):
                 bodies.append(NotesShown(text=notes.text, outside=notes.outside))

@@ -8,7 +8,9 @@ the session that was used last first; until that is done answers say how far it 
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -80,7 +82,7 @@ class StoreMessageIndex:
         self._noted = 0
         self._has_news = anyio.Event()
         self._writing = anyio.Lock()
-        self._room = anyio.CapacityLimiter(SEARCHES_MOST)
+        self._threads = ThreadPoolExecutor(SEARCHES_MOST, "search")
         self._is_kept = False
         "Whether `run` runs."
         self._is_complete = False
@@ -108,17 +110,19 @@ class StoreMessageIndex:
 
     async def search(self, query: MessageQuery) -> MessagePage:
         """See `MessageIndex.search`."""
-        async with self._room:
-            try:
-                if not self._is_kept and not self._is_complete:
-                    with anyio.move_on_after(CATCH_UP_S):
-                        await self._walk()
-                if query.is_newest_needed:
-                    await self._write_news()
-                found, has_more = await to_thread.run_sync(self._table.search, query)
-            except CacheError as error:
-                self._lost(error)
-                return MessagePage(matches=(), searched_to=self._clock.now())
+        try:
+            if not self._is_kept and not self._is_complete:
+                with anyio.move_on_after(CATCH_UP_S):
+                    await self._walk()
+            if query.is_newest_needed:
+                await self._write_news()
+            # Threads of its own, as a long conversation searches in each turn: anyio's limiter and
+            # scopes around its threads take as long as the search.
+            search = partial(self._table.search, query)
+            found, has_more = await get_running_loop().run_in_executor(self._threads, search)
+        except CacheError as error:
+            self._lost(error)
+            return MessagePage(matches=(), searched_to=self._clock.now())
         searched_to = None if self._is_complete else self._searched_to or self._clock.now()
         matches: tuple[MessageMatch, ...] = tuple(found)
         return MessagePage(matches=matches, has_more=has_more, searched_to=searched_to)
@@ -154,6 +158,7 @@ class StoreMessageIndex:
         """Write what is noted, where the index was used, and let go of the file."""
         if self._table.is_open and self._is_complete:
             await self._guarded(self._write_news())
+        self._threads.shutdown(wait=False)
         await to_thread.run_sync(self._table.close)
 
     async def read_session(self, session: IndexedSession) -> None:
