@@ -8,12 +8,14 @@ from everturn_actors.events import (
     CallFinished,
     CallsAnswered,
     CallsHandedOver,
+    CallStarted,
     Discarded,
     Event,
     ModelReplied,
     Received,
     SessionEnded,
     Steered,
+    StepStarted,
     TurnFinished,
     TurnStarted,
 )
@@ -21,15 +23,20 @@ from everturn_actors.protocol.commands import Accepted
 
 _BEGINNINGS = (TurnStarted, Steered)
 _ENDS = (TurnFinished, CallsHandedOver)
-_READ = (
-    Received,
-    AmbientStored,
-    Announced,
-    TurnStarted,
-    Steered,
-    CallFinished,
-    ModelReplied,
+# Looked up by type: `isinstance` asks each class in turn, and each event of a turn comes here.
+_READ = frozenset(
+    (
+        Received,
+        AmbientStored,
+        Announced,
+        TurnStarted,
+        Steered,
+        CallFinished,
+        ModelReplied,
+    )
 )
+_BESIDE = frozenset((Received, StepStarted, ModelReplied, CallStarted, CallFinished))
+"What says nothing of where a turn begins or ends: most events."
 
 
 class Taint:
@@ -49,7 +56,7 @@ class Taint:
 
     def read(self, event: Event) -> None:
         """Take the next event."""
-        if event.seq <= self._last_seq or not isinstance(event.body, _READ):
+        if event.seq <= self._last_seq or type(event.body) not in _READ:
             return  # the state knows, or it tells of none
         match event.body:
             case Received() | AmbientStored() | Announced() as body:
@@ -94,6 +101,8 @@ class MessageEvents:
         if self._is_alone:
             self.is_over = True
             return event.seq == self._seq
+        if type(body) in _BESIDE:
+            return bool(self.turn) or event.seq == self._seq
         if isinstance(body, _BEGINNINGS):
             if self._seq in body.received or event.seq == self._seq:
                 self.turn = body.turn

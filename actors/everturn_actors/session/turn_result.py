@@ -22,15 +22,18 @@ from everturn_actors.model import Outcome, ToolCall, Turn, Usage
 from everturn_actors.session.message_events import MessageEvents, Taint
 from everturn_actors.session.refusals import refusal, refusals_of
 
-_TOLD = (
-    TurnStarted,
-    Steered,
-    ModelReplied,
-    CallsHandedOver,
-    CallFinished,
-    TurnFinished,
-    Discarded,
-    SessionEnded,
+# Looked up by type: `isinstance` asks each class in turn, and most events are of none of them.
+_TOLD = frozenset(
+    (
+        TurnStarted,
+        Steered,
+        ModelReplied,
+        CallsHandedOver,
+        CallFinished,
+        TurnFinished,
+        Discarded,
+        SessionEnded,
+    )
 )
 
 
@@ -89,7 +92,7 @@ class TurnAnswer:
     def take(self, event: Event) -> TurnResult | None:
         """Take the next event; return how the turn ended, or that its caller is needed."""
         self._taint.read(event)
-        if not self._own.has(event) or not isinstance(event.body, _TOLD):
+        if not self._own.has(event) or type(event.body) not in _TOLD:
             return None
         match event.body:
             case TurnStarted(turn=number) | Steered(turn=number):

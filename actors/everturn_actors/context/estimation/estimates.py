@@ -117,9 +117,9 @@ def _is_short(message: AnyMessage) -> bool:
     """Whether a message is little more than a short text."""
     if len(message.text) > _SHORT_CHARACTERS:
         return False
-    if isinstance(message, Reply):
+    if type(message) is Reply:
         return not message.calls
-    return isinstance(message, Notice) or not message.attachments
+    return type(message) is Notice or not message.attachments
 
 
 def tools_units(tools: Sequence[ToolDefinition]) -> int:

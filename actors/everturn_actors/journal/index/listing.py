@@ -51,7 +51,7 @@ QUICK_S = 0.005  # a folder that is read so quickly is read whenever it has chan
 PATIENCE = 50  # any other one at most for this part of the time
 _SETTLED_NS = 50_000_000  # file systems count time in ticks; a change within one cannot be seen
 
-_LISTED = (SessionStarted, SessionShared, SessionEnded, Labelled)  # what a row goes by
+_LISTED = frozenset((SessionStarted, SessionShared, SessionEnded, Labelled))  # what a row goes by
 
 BEGINNING: Place = (0, "")
 
@@ -91,15 +91,16 @@ class Listing:
         updated_at: datetime | None = events[-1].at
         viewers: tuple[str, ...] = ()
         labels: Labels | None = None
-        for event in events:  # a loop, as each append of each turn comes here
+        # A loop, as each append of each turn comes here; of most events one look tells enough.
+        for event in events:
             body = event.body
-            if not isinstance(body, _LISTED):
+            if type(body) not in _LISTED:
                 continue
             if isinstance(body, SessionEnded):
                 is_ended = True
             elif isinstance(body, Labelled):
                 labels = body.labels
-            else:
+            elif isinstance(body, SessionStarted | SessionShared):
                 viewers = with_viewer(viewers, body)
         if labels is not None and all(isinstance(each.body, Labelled) for each in events):
             is_ended = updated_at = None
