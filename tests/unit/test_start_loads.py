@@ -8,6 +8,7 @@ import sys
 LATER = {
     "aiohttp": "the first call of a model",
     "fastapi": "the first request of the API",
+    "html": "pages of errors, and text that goes into HTML",
     "httpx2": "the first webhook, or a page that is fetched",
     "mcp": "the first server or client of MCP",
     "opentelemetry": "traces that are sent",

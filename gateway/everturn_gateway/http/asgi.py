@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.to_thread import run_sync
 from pydantic import BaseModel
-from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,12 +28,15 @@ from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.probes import Probes
 from everturn_gateway.http.problems import INTERNAL, problem_response
 from everturn_gateway.http.waiting import OpenWaits
-from everturn_gateway.late_loading import loading_late
+from everturn_gateway.late_loading import late, loading_late
 
 if TYPE_CHECKING:  # see the module's docstring
     from fastapi import FastAPI
+    from starlette.middleware import errors
 
     from everturn_gateway.http.application import Api
+else:
+    errors = late("starlette.middleware.errors")  # for a gateway in this process alone
 
 
 class Application:
@@ -107,7 +109,7 @@ def create_app(
     if server.console:
         app = ConsolePages(app, server)
     if caller is not None:
-        app = ServerErrorMiddleware(OneCaller(app, caller=caller), handler=_failed)
+        app = errors.ServerErrorMiddleware(OneCaller(app, caller=caller), handler=_failed)
     else:
         gateway.telemetry.requests.followers = waits.followers
         guard = _guard(gateway, access, wrong_tokens)

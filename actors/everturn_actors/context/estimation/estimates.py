@@ -117,9 +117,12 @@ def _is_short(message: AnyMessage) -> bool:
     """Whether a message is little more than a short text."""
     if len(message.text) > _SHORT_CHARACTERS:
         return False
-    if type(message) is Reply:
+    # The usual kinds first: that a message is of another class takes longer to find out.
+    if isinstance(message, UserMessage):
+        return not message.attachments
+    if isinstance(message, Reply):
         return not message.calls
-    return type(message) is Notice or not message.attachments
+    return isinstance(message, Notice) or not message.attachments
 
 
 def tools_units(tools: Sequence[ToolDefinition]) -> int:
