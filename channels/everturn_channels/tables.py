@@ -8,7 +8,7 @@ from typing import Final
 
 _CELLS_MAX: Final = 2_000
 _COLUMN_MAX: Final = 60  # characters to which shorter cells are filled up
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _BAR: Final = re.compile(r"(?<!\\)\|")
 _DASHES: Final = re.compile(r":?-+:?")
 
@@ -20,7 +20,7 @@ def without_tables(text: str) -> str:
     lines, found, fence, at = text.split("\n"), list[str](), "", 0
     while at < len(lines):
         line = lines[at]
-        if marker := _FENCE.match(line):
+        if marker := FENCE.match(line):
             is_end = bool(fence) and marker[1].startswith(fence) and not marker[2].strip()
             fence = "" if is_end else fence or marker[1]
         if not fence and _begins_table(lines, at):

@@ -42,7 +42,7 @@ def test_formatting_becomes_entities_in_utf16_units() -> None:
     """Offsets in other units format the wrong words as soon as there is an emoji."""
     (chunk,) = chunks("🔥 **bold** `code` [site](https://a.example) [file](notes/a.md)\n\n# Title")
 
-    assert chunk["text"] == "🔥 bold code site file\n\nTitle"
+    assert chunk["text"] == "🔥 bold code site file (notes/a.md)\n\nTitle"
     assert shown(chunk, "bold") == ["bold", "Title"]
     assert shown(chunk, "code") == ["code"]
     assert shown(chunk, "text_link") == ["site"]

@@ -193,7 +193,8 @@ class _Reader:
             if token.type == "tr_open":
                 rows.append([])
             elif token.type == "inline":
-                cell = " ".join(_bare(line) for line in _inline(token.children or ()))
+                spans = _inline(token.children or (), is_code=True)
+                cell = " ".join(map(_bare, spans))
                 rows[-1].append(" ".join(cell.split()))
             number += 1
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -211,8 +212,8 @@ def _bare(spans: Sequence[Span]) -> str:
     return "".join(s.text for s in spans)
 
 
-def _inline(tokens: Sequence[Token]) -> list[tuple[Span, ...]]:
-    """Return the lines of inline text."""
+def _inline(tokens: Sequence[Token], *, is_code: bool = False) -> list[tuple[Span, ...]]:
+    """Return the lines of inline text; in code, where a link is none, with addresses as text."""
     lines: list[list[Span]] = [[]]
     styles: list[Style] = []
     after: list[str] = []
@@ -230,9 +231,9 @@ def _inline(tokens: Sequence[Token]) -> list[tuple[Span, ...]]:
             case "code_inline":
                 lines[-1].append(_code(token.content, here))
             case "image":
-                lines[-1].extend(_image(token, here))
+                lines[-1].extend(_image_in_code(token, after) if is_code else _image(token, here))
             case "link_open":
-                style, shown = _link(token)
+                style, shown = _link_in_code(token) if is_code else _link(token)
                 styles.append(style)
                 after.append(shown)
             case "link_close":
@@ -267,6 +268,17 @@ def _link(token: Token) -> tuple[Style, str]:
     if units(address) > _ADDRESS_UNITS:
         return Style("", ""), f" <{address}>"
     return Style("[", f"]({address})"), ""
+
+
+def _link_in_code(token: Token) -> tuple[Style, str]:
+    address = str(token.attrGet("href") or "")
+    return Style("", ""), f" ({address})" if address and token.markup != "autolink" else ""
+
+
+def _image_in_code(token: Token, links: Sequence[str]) -> list[Span]:
+    """Return what an image shows, and its address where it is no link."""
+    address = "" if links else str(token.attrGet("src") or "")
+    return [Span(" ".join(filter(None, (token.content, address and f"({address})"))))]
 
 
 def _image(token: Token, styles: tuple[Style, ...]) -> list[Span]:

@@ -54,9 +54,13 @@ _PARSER: Final = _make_parser()
 
 def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return the payloads of a text; see `Adapter.render`."""
-    pieces = split_text(sendable(markdown), CHUNK_UNITS, "characters", is_plain=is_plain)
+    text = sendable(markdown)
+    pieces = split_text(text, CHUNK_UNITS, "characters", is_plain=is_plain)
+    env: EnvType = {}
+    if "]:" in text and len(pieces) > 1 and not is_plain and not _is_bomb(text):
+        _PARSER.parse(text, env)  # where links lead whose address stands in another piece
     return tuple(
-        msgspec.json.encode(_payload(piece, is_plain=is_plain)).decode() for piece in pieces
+        msgspec.json.encode(_payload(piece, env, is_plain=is_plain)).decode() for piece in pieces
     )
 
 
@@ -65,9 +69,13 @@ def payload_of(text: str) -> Payload:
     return msgspec.json.decode(text, type=Payload)
 
 
-def _payload(piece: str, *, is_plain: bool) -> Payload:
-    if is_plain or sum(map(piece.count, "[`*_~<!|")) > _MARKS:
+def _is_bomb(text: str) -> bool:
+    return sum(map(text.count, "[`*_~<!|")) > _MARKS
+
+
+def _payload(piece: str, env: EnvType, *, is_plain: bool) -> Payload:
+    if is_plain or _is_bomb(piece):
         return Payload(text=piece)
-    html = str(_PARSER.render(piece)).strip()
+    html = str(_PARSER.render(piece, env)).strip()
     inside = html.removeprefix("<p>").removesuffix("</p>")
     return Payload(text=piece) if inside == piece else Payload(text=piece, html=html)

@@ -93,26 +93,33 @@ _PARSER: Final = _make_parser()
 
 def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return the payloads of a text; see `Adapter.render`."""
-    return tuple(_payloads(sendable(markdown), CHUNK_UNITS, is_plain=is_plain))
+    text = sendable(markdown)
+    env: EnvType = {}
+    if "]:" in text and not is_plain and not _is_bomb(text):
+        _PARSER.parse(text, env)  # where links lead whose address stands in another piece
+    return tuple(_payloads(text, CHUNK_UNITS, env, is_plain=is_plain))
 
 
-def _payloads(text: str, limit: int, *, is_plain: bool) -> list[str]:
+def _payloads(text: str, limit: int, env: EnvType, *, is_plain: bool) -> list[str]:
     found: list[str] = []
     for piece in split_text(text, limit, "bytes", is_plain=is_plain):
-        payload = orjson.dumps(_content(piece, is_plain=is_plain))
+        payload = orjson.dumps(_content(piece, env, is_plain=is_plain))
         if len(payload) <= CONTENT_MAX_BYTES or limit == LIMIT_LEAST:
             found.append(payload.decode())
         else:  # its HTML is many times as long: deep lists, or thousands of links
             smaller = max(limit // 2, LIMIT_LEAST)
-            found += _payloads(piece, smaller, is_plain=is_plain)
+            found += _payloads(piece, smaller, env, is_plain=is_plain)
     return found
 
 
-def _content(piece: str, *, is_plain: bool) -> dict[str, str]:
-    is_bomb = len(piece) > _PARSED_CHARS or sum(map(piece.count, "[`*_~<!")) > _MARKS
-    if is_plain or is_bomb:
+def _is_bomb(text: str) -> bool:
+    return len(text) > _PARSED_CHARS or sum(map(text.count, "[`*_~<!")) > _MARKS
+
+
+def _content(piece: str, env: EnvType, *, is_plain: bool) -> dict[str, str]:
+    if is_plain or _is_bomb(piece):
         return {"body": piece}
-    html = str(_PARSER.render(piece)).strip()
+    html = str(_PARSER.render(piece, env)).strip()
     # A paragraph without any formatting is the text itself.
     inside = html.removeprefix("<p>").removesuffix("</p>")
     if inside == piece or len(html) > CONTENT_MAX_BYTES * 4:

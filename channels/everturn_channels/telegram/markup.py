@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, takewhile
 from typing import Final, cast
 
@@ -46,6 +46,7 @@ _LIST_DEPTH: Final = re.compile(r"^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*){40}", 
 _DEEP_INDENT: Final = re.compile(r"^[ \t]{80,}(?:[-*+>]|\d{1,9}[.)])", re.MULTILINE)
 _MARKS: Final = re.compile(r"[*_~`|\[\]<>$#\\!]")
 
+_SPECIAL: Final = re.compile(r"[\\`*_~\[\]<>$]")
 _LINK: Final = re.compile(r"(?:https?|tg|mailto|tel|ftp)://?|(?:mailto|tel):", re.IGNORECASE)
 _CODES: Final = frozenset(("code", "pre"))
 _CLUSTER_MAX: Final = 64  # characters; nothing that people write as one sign is longer
@@ -134,14 +135,14 @@ def _read(markdown: str) -> tuple[str, list[MessageEntity]]:
         return markdown, []
     latex = markdown.count("\\[") + markdown.count("\\(") <= _LATEX_MAX
     try:
-        text, entities = convert(_shown_html(markdown), latex_escape=latex, config=_CONFIG)
+        source = _shown_links(_shown_html(markdown))
+        text, entities = convert(source, latex_escape=latex, config=_CONFIG)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return markdown, []  # a fault of the library: the words matter more than their looks
     most = _GROWTH_MAX * len(markdown) + 1_000
     if not text.strip() or len(text) > most:
         return markdown, []  # it consisted of mark-up alone, or swells
-    links = [e for e in entities if e.type != "text_link" or _is_link(e)]
-    text, entities = _with_addresses(text, links)
+    text, entities = _with_addresses(text, entities)
     return (text, entities) if len(text) <= most else (markdown, [])
 
 
@@ -150,7 +151,9 @@ def _is_link(entity: MessageEntity) -> bool:
 
 
 def _with_addresses(text: str, entities: list[MessageEntity]) -> tuple[str, list[MessageEntity]]:
-    """Write the address of a link that holds code behind it: Telegram drops one of the two.
+    """Write the address of a link behind it where Telegram would drop it, or the code in the link.
+
+    Links of a document to its neighbours (`docs/usage.md`) lead nowhere in a chat, and are text.
 
     Source: https://core.telegram.org/bots/api#formatting-options, "pre and code entities can't
     contain any other entities", read 2026-11-26.
@@ -162,14 +165,21 @@ def _with_addresses(text: str, entities: list[MessageEntity]) -> tuple[str, list
         first = bisect_right(ends, link.offset)  # codes do not overlap each other
         return first < len(codes) and codes[first][0] < link.offset + link.length
 
-    clashing = [e for e in entities if e.type == "text_link" and holds_code(e)]
+    links = [e for e in entities if e.type == "text_link"]
+    clashing = [e for e in links if holds_code(e) or not _is_link(e)]
     if not clashing:
         return text, entities
     clashing.sort(key=lambda e: e.offset + e.length)
     places = [e.offset + e.length for e in clashing]
-    added = [f" ({e.url})" for e in clashing]
-    grown = [0, *accumulate(map(units, added))]
     data = text.encode("utf-16-le", "surrogatepass")
+
+    def shown(link: MessageEntity) -> str:
+        words = data[2 * link.offset : 2 * (link.offset + link.length)]
+        is_said = words.decode("utf-16-le", "surrogatepass") == link.url
+        return "" if is_said or not link.url else f" ({link.url})"
+
+    added = [shown(each) for each in clashing]
+    grown = [0, *accumulate(map(units, added))]
     pieces = [
         data[2 * begin : 2 * end].decode("utf-16-le", "surrogatepass")
         for begin, end in pairwise((0, *places, len(data)))
@@ -189,6 +199,7 @@ def _with_addresses(text: str, entities: list[MessageEntity]) -> tuple[str, list
     kept += [
         dataclasses.replace(link, offset=place + before + 2, length=units(words) - 3)
         for link, place, before, words in zip(clashing, places, grown, added, strict=False)
+        if words and _is_link(link)
     ]
     return "".join(part for pair in zip(pieces, [*added, ""], strict=True) for part in pair), kept
 
@@ -218,18 +229,60 @@ def _shown_html(markdown: str) -> str:
     return markdown
 
 
+def _events(markdown: str) -> Iterable[tuple[object, dict[str, int]]]:
+    """Return what a text is made of, and from which byte to which."""
+    found = pyromark.events_with_range(markdown, options=STANDARD_OPTIONS)
+    return cast("Iterable[tuple[object, dict[str, int]]]", found)
+
+
 def _html_starts(markdown: str) -> tuple[int, ...]:
     found: set[int] = set()
     data = markdown.encode()
-    events = cast(
-        "Iterable[tuple[object, dict[str, int]]]",
-        pyromark.events_with_range(markdown, options=STANDARD_OPTIONS),
-    )
-    for payload, where in events:
+    for payload, where in _events(markdown):
         if isinstance(payload, dict) and ("Html" in payload or "InlineHtml" in payload):
             piece = data[where["start"] : where["end"]]
             found.update(where["start"] + m.start() for m in re.finditer(rb"(?<!\\)<", piece))
     return tuple(sorted(found))
+
+
+def _shown_links(markdown: str) -> str:
+    """Write the address of a link in a table beside it: tables are shown as code, without links."""
+    if "|" not in markdown or "[" not in markdown:
+        return markdown
+    data, found, at = markdown.encode(), list[bytes](), 0
+    for start, end, inner, address in _table_links(markdown):
+        words = data[inner[0] : inner[1]]
+        shown = _SPECIAL.sub(r"\\\g<0>", address.replace("|", "%7C")).encode()
+        found += [data[at:start], words, b"" if words == shown else b" (%b)" % shown]
+        at = end
+    return b"".join((*found, data[at:])).decode()
+
+
+def _table_links(markdown: str) -> Iterator[tuple[int, int, tuple[int, int], str]]:
+    """Yield where links and images of tables stand, where what they show does, and the address.
+
+    Bytes. What is in a link is not yielded by itself, nor is one that shows its address.
+    """
+    is_table, depth, address = False, 0, ""
+    inner: tuple[int, int] | None = None
+    for payload, where in _events(markdown):
+        begun = payload.get("Start") if isinstance(payload, dict) else None
+        ended = payload.get("End") if isinstance(payload, dict) else None
+        link = (begun.get("Link") or begun.get("Image")) if isinstance(begun, dict) else None
+        if isinstance(begun, dict) and "Table" in begun:
+            is_table = True
+        elif ended == "Table":
+            is_table = False
+        elif is_table and ended in {"Link", "Image"}:
+            depth -= 1
+            if not depth and address:
+                yield where["start"], where["end"], inner or (where["start"],) * 2, address
+        elif is_table and link is not None and not depth:
+            depth, inner = 1, None
+            address = "" if link["link_type"] in {"Autolink", "Email"} else link["dest_url"]
+        elif is_table and depth:
+            depth += link is not None
+            inner = (inner[0] if inner else where["start"], where["end"])
 
 
 def _as_dict(entity: MessageEntity) -> dict[str, object]:
