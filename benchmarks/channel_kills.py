@@ -3,8 +3,8 @@
 .venv/bin/python benchmarks/channel_kills.py [CHANNEL ...] [--messages 1000] [--chats 200]
     [--kills 5] [--rounds 3] [--seed 1]
 
-CHANNEL is one of telegram, discord, slack, matrix, synapse, whatsapp, email, dovecot; by default all
-but the real servers. The model repeats what it is told, and every message is a turn of its own.
+CHANNEL is one of telegram, discord, slack, matrix, synapse, whatsapp, email, dovecot; by default
+all but the real servers. The model repeats what it is told, and each message is its own turn.
 `--rounds 0` leaves the CPU out, `--kills 0` the kills.
 
 CPU is that of the gateway's process, user and system: Telegram and the channel are asked in turns,

@@ -1,7 +1,7 @@
 """The counterparts of channels in which `channel_kills.py` has people write and read.
 
-Telegram, Discord, Matrix, Slack, WhatsApp and e-mail are the loopback ones of the tests; `synapse` and
-`dovecot` are the real servers, which `make synapse` and `make dovecot` install.
+Telegram, Discord, Matrix, Slack, WhatsApp and e-mail are the loopback ones of the tests; `synapse`
+and `dovecot` are the real servers, which `make synapse` and `make dovecot` install.
 """
 
 from __future__ import annotations

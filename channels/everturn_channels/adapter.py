@@ -322,6 +322,10 @@ class InboundHandler(Protocol):
         """Say that the login worked, and under which name (`@my_bot`)."""
         ...
 
+    def needs_login(self, text: str, qr: str) -> None:
+        """Say what its owner has to do before `connected`; `qr` is for a QR code, or empty."""
+        ...
+
     def cursor(self, name: str) -> str:
         """Return what was kept under `name`, for this channel; empty = nothing yet."""
         ...

@@ -31,6 +31,18 @@ ERROR_LIMIT: Final = 500  # characters; a page of HTML is no help in a status li
 _TOKEN: Final = re.compile(r"\bbot\d+:[\w-]+")
 
 
+class Login(Struct, frozen=True, kw_only=True):
+    """What the owner of a bot has to do so that it is logged in."""
+
+    text: str
+    "What to do: `scan this with the app on your phone, under linked devices`."
+    qr: str = ""
+    """What a QR code for that holds; empty = none.
+
+    Whoever has it may log in, or be logged in, in their owner's place: it is logged nowhere.
+    """
+
+
 class ChannelStatus(Struct, frozen=True, kw_only=True):
     """The status of a channel at one moment."""
 
@@ -47,6 +59,8 @@ class ChannelStatus(Struct, frozen=True, kw_only=True):
     "Whether it is connected and was heard from lately."
     error: str = ""
     "Why it is not connected, in words without secrets; empty where it is."
+    login: Login | None = None
+    "What its owner has to do so that it is logged in; None = nothing, or it cannot be said."
     retry_at: datetime | None = None
     "UTC. When it is tried again."
     retries: int = 0
@@ -98,6 +112,7 @@ class Health:
         self._account = ""
         self._heard_at: datetime | None = None
         self._error = ""
+        self._login: Login | None = None
         self._retry_at: datetime | None = None
         self._retries = 0
         self._received = 0
@@ -112,7 +127,7 @@ class Health:
 
     def connected(self, account: str) -> None:
         """Note that the login worked."""
-        self._account, self._error = account, ""
+        self._account, self._error, self._login = account, "", None
         self._retry_at, self._retries = None, 0
         self._enter("connected")
 
@@ -125,6 +140,11 @@ class Health:
         """Note that the platform was heard from."""
         self._heard_at = self._clock.now()
 
+    def needs_login(self, login: Login) -> None:
+        """Note what its owner has to do so that it is logged in."""
+        self.failed(f"{login.text}: `everturn channel login {self._name}`")
+        self._login = login
+
     def retrying(self, at: datetime, error: str = "") -> None:
         """Note that it is tried again at `at`, and why it has to be.
 
@@ -134,17 +154,17 @@ class Health:
             self._enter("retrying")
         if error:
             self._error = self.words(error)
-        self._retry_at = at
+        self._retry_at, self._login = at, None
         self._retries += 1
 
     def failed(self, error: str) -> None:
         """Note that its owner has to change something."""
-        self._error, self._retry_at = self.words(error), None
+        self._error, self._retry_at, self._login = self.words(error), None, None
         self._enter("failed setup")
 
     def stopped(self) -> None:
         """Note that the channel ended, because the gateway does."""
-        self._retry_at = None
+        self._retry_at = self._login = None
         self._enter("stopped")
 
     def count_in(self) -> None:
@@ -194,6 +214,7 @@ class Health:
             last_received_at=self._heard_at,
             is_healthy=self.is_healthy,
             error=self._error,
+            login=self._login,
             retry_at=self._retry_at,
             retries=self._retries,
             received=self._received,

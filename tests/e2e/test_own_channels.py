@@ -16,6 +16,8 @@ import pytest
 from anyio.abc import Process, TaskStatus
 from support.command import everturn
 from support.ports import free_port
+from support.process import gateway_process
+from support.talking import until_state
 
 IRC = Path(__file__).parents[2] / "examples" / "irc_channel.py"
 SERVER = shutil.which("ngircd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -51,7 +53,11 @@ TRIES = 5
 def write_config(folder: Path, *channels: Mapping[str, object]) -> None:
     """Write a configuration with these programs as channels."""
     (folder / "agents").mkdir()
-    config = {"workspace": "workspace", "channels": {"external": list(channels)}}
+    config = {
+        "server": {"port": 0},
+        "workspace": "workspace",
+        "channels": {"external": list(channels)},
+    }
     (folder / "everturn.yaml").write_text(json.dumps(config), encoding="utf-8")
 
 
@@ -119,6 +125,50 @@ async def test_the_example_of_irc_keeps_the_protocol_on_a_real_server(tmp_path: 
         "it ends when its standard input does",
         "a message is sent",
     } <= set(trials)
+
+
+LOGIN = """\
+import json, pathlib, sys, time
+def say(**line): print(json.dumps(line), flush=True)
+sys.stdin.readline()
+say(type="hello", protocol="everturn-channel/1", name="phone", capabilities={"chunk_units": 500})
+for code in ("2@old", "2@new"):
+    say(type="login", text="scan this with the app", qr=code)
+while not pathlib.Path("scanned").exists():
+    time.sleep(0.02)
+say(type="connected", account="+49 1")
+sys.stdin.read()
+"""
+
+
+async def test_the_owner_of_a_channel_logs_it_in(tmp_path: Path) -> None:
+    """A look does not wait for a person; a login shows the code, and ends when it is scanned."""
+    await anyio.Path(tmp_path / "phone.py").write_text(LOGIN)
+    write_config(tmp_path, {"name": "phone", "command": sys.executable, "args": ["phone.py"]})
+    checked = await everturn("channel", "check", "phone", cwd=tmp_path)
+    await anyio.Path(tmp_path / "scanned").touch()
+    done = await everturn("channel", "login", "phone", cwd=tmp_path)
+    await anyio.Path(tmp_path / "scanned").unlink()
+    async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        await until_state(client, "failed setup")
+        (shown,) = (await client.get("/api/v1/channels")).json()["channels"]
+        await anyio.Path(tmp_path / "scanned").touch()
+        followed = await everturn("channel", "login", "phone", "--json", cwd=tmp_path)
+        (after,) = (await client.get("/api/v1/channels")).json()["channels"]
+
+    assert checked.code == 1
+    assert "needs a login, by `channel login phone`: scan this with the app" in checked.out
+    assert done.code == 0, done
+    assert done.out.count("scan this with the app") == 2
+    assert "\N{FULL BLOCK}" in done.out or "\N{LOWER HALF BLOCK}" in done.out
+    assert "2@new" not in done.out + done.err
+    assert "logged in as +49 1" in done.out
+    assert shown["login"]["text"] == "scan this with the app"
+    assert shown["login"]["image"].startswith("data:image/svg+xml")
+    assert shown["error"] == "scan this with the app: `everturn channel login phone`"
+    assert json.loads(followed.out)["lines"] == ["logged in as +49 1"]
+    assert (after["state"], after["login"], after["error"]) == ("connected", None, "")
+    assert "2@new" not in await anyio.Path(tmp_path / "serve.log").read_text()
 
 
 async def test_a_new_channel_works_at_once_and_faults_are_named(tmp_path: Path) -> None:

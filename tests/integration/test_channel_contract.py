@@ -324,7 +324,9 @@ while True:
             sent[last] = path
             number, chat, name = (path.name + "..").split(".")[0:3]
             where = {"id": last, "chat": {"id": chat}, "sender": {"id": "ann"}}
-            if name == "edit":
+            if name == "gone":
+                say(type="deleted", message_id=path.read_text(), id=last, chat={"id": chat})
+            elif name == "edit":
                 say(type="edited", message_id=number + "." + chat, text=path.read_text(), **where)
             elif name:
                 name = base64.b64decode(name).decode()
@@ -395,6 +397,10 @@ class TestProgram(ChannelContract):
         """Leave another letter of the same name."""
         self.letters = int(message_id.partition(".")[0]) - 1
         await self._leave(text.encode(), self.chat_id, "edit")
+
+    async def remove(self, message_id: str) -> None:
+        """Leave a letter that says which one is gone."""
+        await self._leave(message_id.encode(), self.chat_id, "gone")
 
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Leave a file."""

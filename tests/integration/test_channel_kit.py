@@ -95,14 +95,17 @@ async def test_every_event_gets_in_and_in_order(tmp_path: Path) -> None:
         clock=clock,
         body="""
     async def serve(self, gateway):
+        gateway.login("scan this", qr="2@x")
         gateway.connected(f"{gateway.channel} {gateway.is_new} {gateway.cursor}", ["problem: x"])
-        file = IncomingFile(read=read, file_name="x.bin", media_type="application/x")
+        file = IncomingFile(read=read, file_name="x.bin", media_type="application/x", is_voice=True,
+                            duration_s=2.5)
         asyncio.create_task(gateway.handle(Message(id="a", chat=ChatRef("other"), text="beside")))
         await asyncio.gather(
             gateway.handle(Message(id="1", chat=ROOM, sender=ANN, text="one", files=[file])),
             gateway.handle(Edit(id="1", chat=ROOM, sender=ANN, text="One")),
             gateway.handle(Command(id="2", chat=ROOM, sender=ANN, name="status", argument="now")),
             gateway.handle(ButtonClick(chat=ROOM, sender=ANN, data="yes")),
+            gateway.handle(Deletion(id="1", chat=ROOM)),
         )
         told = []
         for bad in (Message(id="", chat=ROOM), Message(id="4", chat=ROOM, text="x" * 1_100_000)):
@@ -150,6 +153,10 @@ async def test_every_event_gets_in_and_in_order(tmp_path: Path) -> None:
     assert account == "own False c-2"
     assert [type(each) for each in taken] == [Message, Edit, Command, ButtonClick, Message]
     assert (tries, files) == (["one", "one"], [600_000])
+    assert handler.logins == [("scan this", "2@x")]
+    assert handler.deletions == [("room", "1")]
+    assert isinstance(taken[0], Message)
+    assert (taken[0].files[0].is_voice, taken[0].files[0].duration_s) == (True, 2.5)
     assert taken[0].sender.name == "Ann"
     assert taken[0].chat.title == "Room"
     last = taken[-1]
@@ -181,7 +188,9 @@ async def test_what_is_asked_for_has_the_outcome_that_its_author_raised(tmp_path
             case "broken":
                 raise KeyError("x")
         if message.file:
-            return f"{message.file.file_name} {len(message.file.data)} {sum(message.file.data)}"
+            file = message.file
+            voice = file.duration_s if file.is_voice else "file"
+            return f"{file.file_name} {len(file.data)} {sum(file.data)} {voice}"
         return f"{message.format} {message.reply_to} {[each.data for each in message.buttons]}"
 
     async def edit(self, chat, topic, message_id, text, style):
@@ -211,7 +220,9 @@ async def test_what_is_asked_for_has_the_outcome_that_its_author_raised(tmp_path
             Outbound(chat_id="c", payload="markdown:hi", nonce="n", reply_to="m1")
         )
         data = bytes(range(250)) * 5000
-        file = OutgoingFile(file_name="a.bin", media_type="application/x", data=data)
+        file = OutgoingFile(
+            file_name="a.ogg", media_type="audio/ogg", data=data, is_voice=True, duration_s=1.5
+        )
         sent = await adapter.send(Outbound(chat_id="c", payload="plain:", nonce="f", file=file))
 
     assert [type(each) for each in errors] == [
@@ -225,7 +236,7 @@ async def test_what_is_asked_for_has_the_outcome_that_its_author_raised(tmp_path
     assert errors[0].retry_after_s == 7
     assert str(errors[2]) == "KeyError: 'x'"
     assert plain == "markdown m1 []"
-    assert sent == f"a.bin {len(data)} {sum(data)}"
+    assert sent == f"a.ogg {len(data)} {sum(data)} 1.5"
 
 
 async def test_an_end_is_told_for_what_it_is(tmp_path: Path) -> None:

@@ -117,6 +117,10 @@ class Notebook:
         """Write down what was left out."""
         self.told.append((chat.id, count, why))
 
+    def needs_login(self, text: str, qr: str) -> None:
+        """Expect none."""
+        raise AssertionError((text, qr))
+
     def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Write down what could not be read."""
         self.unread.append((kind, str(fault), chat))

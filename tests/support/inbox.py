@@ -91,6 +91,10 @@ class Inbox:
         """Expect none."""
         raise AssertionError(chat)
 
+    def needs_login(self, text: str, qr: str) -> None:
+        """Expect none: what is built in logs in with a token."""
+        raise AssertionError((text, qr))
+
     def menu(self) -> tuple[CommandSpec, ...]:
         """Offer what every bot does."""
         return commands_for("private")

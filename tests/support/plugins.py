@@ -96,6 +96,8 @@ class OpenInlet:
         self.taken: list[InboundEvent] = []
         self.passed_over: list[tuple[ChatRef, int, str]] = []
         self.unread: list[tuple[str, str, ChatRef | None]] = []
+        self.deletions: list[tuple[str, str]] = []
+        self.logins: list[tuple[str, str]] = []
         self.heard = 0
         self.accounts: list[str] = []
         self.cursors: dict[str, str] = {}
@@ -113,8 +115,14 @@ class OpenInlet:
         raise AssertionError((old, new))
 
     async def deleted(self, chat: str, message_id: str) -> None:
-        """Expect none."""
-        raise AssertionError((chat, message_id))
+        """Remember it."""
+        self.deletions.append((chat, message_id))
+        self._tell()
+
+    def needs_login(self, text: str, qr: str) -> None:
+        """Remember it."""
+        self.logins.append((text, qr))
+        self._tell()
 
     def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
         """Expect none."""

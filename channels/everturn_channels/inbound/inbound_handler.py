@@ -24,6 +24,7 @@ from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event, moved_name
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.errors import NotNowError
+from everturn_channels.health import Login
 from everturn_channels.inbound.access_control import AccessControl
 from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
@@ -259,6 +260,11 @@ class ChannelInboundHandler:
         self._health.connected(account)
         # What could not be sent meanwhile need not wait any longer.
         self._limiter.stop_backing_off()
+
+    def needs_login(self, text: str, qr: str) -> None:
+        """Note what its owner has to do. See `InboundHandler.needs_login`."""
+        logger.warning("a login is needed", extra={"channel": self._adapter.name})
+        self._health.needs_login(Login(text=self._health.words(text), qr=qr))
 
     def cursor(self, name: str) -> str:
         """Return what was kept under a name. See `InboundHandler.cursor`."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Literal, NoReturn, TypeAlias, assert_never
 
 import anyio
@@ -29,6 +30,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.health import Login
 from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
 from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.plugin.connection import (
@@ -49,6 +51,7 @@ from everturn_channels.plugin.protocol import (
     Complaint,
     Connected,
     CursorSet,
+    Deleted,
     EditMessage,
     Failed,
     FetchPart,
@@ -167,6 +170,11 @@ class PluginAdapter(Adapter):
             match said:
                 case Arrived():
                     await queues.put(_platform_event(said, connection))
+                case Deleted():
+                    await queues.put(_deletion(said, connection, handler))
+                case Login():
+                    self._connection = None  # until it is logged in again
+                    handler.needs_login(self.program.masked(said.text), said.qr)
                 case Received():
                     pass
                 case Connected():
@@ -212,10 +220,25 @@ class PluginAdapter(Adapter):
             SetupError: It cannot work at all.
             ConnectionLostError: It ended, or cannot reach its platform.
         """
+        return await self._look(None)
+
+    async def log_in(self, show: Callable[[Login], None]) -> Sequence[str]:
+        """Start the plug-in, show what it asks of its owner until it is logged in, and end it.
+
+        Args:
+            show: Called for each thing that is to be done; a later one takes the place of it.
+
+        Raises:
+            SetupError: It cannot work at all.
+            ConnectionLostError: It ended, cannot reach its platform, or nobody logged in.
+        """
+        return await self._look(show)
+
+    async def _look(self, show: Callable[[Login], None] | None) -> Sequence[str]:
         async with open_plugin_process(self.program, self._clock) as process:
             async with open_connection(process, self.program, self._clock) as connection:
                 hands = self._hands(connection)
-                found = await look(connection, hands, self.program, self._clock)
+                found = await look(connection, hands, self.program, self._clock, show)
             if found is None:
                 text, _ = await obituary(process, self.program, connection.why)
                 found = ConnectionLostError(text)
@@ -344,7 +367,13 @@ class PluginAdapter(Adapter):
         if size > most:
             msg = f"the plug-in of channel {self.name!r} takes files of {most:,} bytes at most"
             raise RefusedError(msg)
-        head = FileHead(file_name=file.file_name, media_type=file.media_type, size_bytes=size)
+        head = FileHead(
+            file_name=file.file_name,
+            media_type=file.media_type,
+            size_bytes=size,
+            is_voice=file.is_voice,
+            duration_s=file.duration_s,
+        )
         async with self._uploading:  # one file after the other: its parts carry no name
             for offset in range(0, max(size, 1), PART_BYTES):
                 part = base64.b64encode(file.data[offset : offset + PART_BYTES]).decode()
@@ -398,19 +427,37 @@ class PluginAdapter(Adapter):
 
 
 def _platform_event(arrived: Arrived, connection: Connection) -> PlatformEvent:
-    async def confirm() -> None:
-        await connection.send(Taken(id=arrived.id))
-
-    async def send_back(wait_s: float) -> None:
-        await connection.send(NotTaken(id=arrived.id, retry_after_s=wait_s))
-
     return PlatformEvent(
         chat=arrived.event.chat.id,
         events=(arrived.event,),
-        confirm=confirm,
-        send_back=send_back,
+        confirm=partial(_taken, connection, arrived.id),
+        send_back=partial(_not_taken, connection, arrived.id),
         position=arrived.id,
     )
+
+
+def _deletion(said: Deleted, connection: Connection, handler: InboundHandler) -> PlatformEvent:
+    async def read() -> tuple[()]:
+        await handler.deleted(said.chat.id, said.message_id)
+        return ()
+
+    return PlatformEvent(
+        chat=said.chat.id,
+        read=read,
+        is_in_order=True,
+        kind="deleted",
+        confirm=partial(_taken, connection, said.id),
+        send_back=partial(_not_taken, connection, said.id),
+        position=said.id,
+    )
+
+
+async def _taken(connection: Connection, number: int) -> None:
+    await connection.send(Taken(id=number))
+
+
+async def _not_taken(connection: Connection, number: int, wait_s: float) -> None:
+    await connection.send(NotTaken(id=number, retry_after_s=wait_s))
 
 
 def _format(payload: str) -> tuple[Format, str]:

@@ -19,15 +19,12 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 PROTOCOL = "everturn-channel/1"
 LINE_BYTES = 1024 * 1024  # that Everturn takes
 ANSWERABLE_MOST = 1000  # so many of the newest commands and clicks can be answered
 Format: TypeAlias = Literal["markdown", "plain"]
-
-
-# --- what goes wrong -----------------------------------------------------------------------------
 
 
 class SetupError(Exception):
@@ -52,9 +49,6 @@ class RefusedError(Exception):
 
 class UnusableEventError(Exception):
     """Everturn never takes an event: a field is wrong, which the text names, or it is too long."""
-
-
-# --- the platform to Everturn --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -143,12 +137,17 @@ class ButtonClick(_Event):
     data: str
 
 
-Event: TypeAlias = Message | Edit | Command | ButtonClick
+@dataclass(frozen=True, kw_only=True)
+class Deletion(_Event):
+    """A message was deleted: while it waits, nobody answers it."""
+
+    id: str
+
+
+Event: TypeAlias = Message | Edit | Command | ButtonClick | Deletion
 _Said: TypeAlias = Mapping[str, Any]  # a line of JSON
-_TYPES = {Message: "message", Edit: "edited", Command: "command", ButtonClick: "click"}
-
-
-# --- Everturn to the platform --------------------------------------------------------------------
+_KINDS = ("message", "edited", "command", "click", "deleted")
+_TYPES = dict(zip(get_args(Event), _KINDS, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,9 +162,12 @@ class Button:
 class OutgoingFile:
     """A file to be sent."""
 
-    file_name: str
-    media_type: str
     data: bytes | bytearray
+    file_name: str = ""
+    media_type: str = ""
+    is_voice: bool = False
+    "Whether it is the agent's voice, in Ogg Opus: a voice note, where the platform has them."
+    duration_s: float = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,9 +191,7 @@ class Outbound:
 class Channel:
     """One platform. Subclass it. What the capabilities do not promise is not called.
 
-    Attributes:
-        name, version: Of the program.
-        capabilities: What the platform can do: a table of `docs/plugin-channel.md` has all of them.
+    A table of `docs/plugin-channel.md` has all `capabilities`; `name` and `version` name a program.
     """
 
     name = "channel"
@@ -237,9 +237,6 @@ class Channel:
             await self.send(Outbound(chat_id=chat.id, topic=chat.topic, text=text, format=style))
 
 
-# --- the conversation ----------------------------------------------------------------------------
-
-
 @dataclass
 class _Waiting:
     settled: asyncio.Future[float | None]
@@ -270,6 +267,10 @@ class Gateway:
     def connected(self, account: str = "", findings: Sequence[str] = ()) -> None:
         """Say that the login worked; a finding that begins with `problem: ` needs the owner."""
         self.say("connected", account=account, findings=list(findings))
+
+    def login(self, text: str, qr: str = "") -> None:
+        """Say what the owner has to do before `connected`; a later one takes the place of this."""
+        self.say("login", text=text, qr=qr)
 
     def received(self) -> None:
         """Say that the platform was heard from, where nobody writes for long. Only if it is so."""
@@ -314,8 +315,6 @@ class Gateway:
         finally:
             del self._waiting[number]
 
-    # --- what Everturn says ---
-
     def greet(self, said: _Said) -> None:
         """Read the first line.
 
@@ -349,8 +348,7 @@ class Gateway:
         elif "request" in said:
             file = None
             if head := said.get("file") if kind == "send" else None:
-                name, media_type = head["file_name"], head["media_type"]
-                file = OutgoingFile(file_name=name, media_type=media_type, data=self._upload)
+                file = OutgoingFile(data=self._upload, **_known(OutgoingFile, head))
                 self._upload = bytearray()
             return self._answer(said, file)
         return None
@@ -359,8 +357,8 @@ class Gateway:
         try:
             result = {"outcome": "done", **await self._do(said, file)}
         except NotSentError as error:
-            wait_s = error.retry_after_s
-            result = {"outcome": "not_sent", "why": str(error), "retry_after_s": wait_s}
+            result = {"outcome": "not_sent", "why": str(error)}
+            result["retry_after_s"] = error.retry_after_s
         except RefusedError as error:
             result = {"outcome": "refused", "why": str(error), "chat_gone": error.is_chat_gone}
         except NotImplementedError:
@@ -427,19 +425,18 @@ def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, 
     fields["files"] = [{**_fields_of(f), "read": None, "file": n} for n, f in files.items()]
     if event.at is not None:
         fields["at"] = event.at.isoformat()
-    if isinstance(event, _Written):
+    if isinstance(event, _Written | Deletion):
         fields |= {"id": None, "message_id": event.id}
     return fields
 
 
+def _known(kind: type[Outbound | OutgoingFile], said: _Said) -> dict[str, Any]:
+    return {name: said[name] for name in kind.__dataclass_fields__ if said.get(name)}
+
+
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
-    names = set(Outbound.__dataclass_fields__) - {"buttons", "file"}
-    known: dict[str, Any] = {name: said[name] for name in names if said.get(name)}
     buttons = [Button(label=b["label"], data=b["data"]) for b in said.get("buttons") or ()]
-    return Outbound(**known, buttons=buttons, file=file)
-
-
-# --- running -------------------------------------------------------------------------------------
+    return Outbound(**_known(Outbound, said) | {"buttons": buttons, "file": file})
 
 
 def run(channel: Channel) -> NoReturn:

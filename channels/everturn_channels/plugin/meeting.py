@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
+from everturn_channels.health import Login
 from everturn_channels.plugin.connection import Connection, deadline
 from everturn_channels.plugin.process import PluginProcess, Program
 from everturn_channels.plugin.protocol import (
@@ -22,6 +25,7 @@ from everturn_channels.plugin.reading import Hands
 
 HELLO_S: Final = 30.0  # from the start until the plug-in says hello
 LOGIN_S: Final = 60.0  # for a check: from there until it is connected
+OWNER_S: Final = 600.0  # the same where its owner has to log in
 
 
 async def meet(
@@ -56,24 +60,40 @@ async def meet(
 
 
 async def look(
-    connection: Connection, hands: Hands, program: Program, clock: Clock
+    connection: Connection,
+    hands: Hands,
+    program: Program,
+    clock: Clock,
+    show: Callable[[Login], None] | None = None,
 ) -> tuple[str, ...] | ChannelError | None:
-    """Wait until the plug-in is logged in; return what there is to say of it; None = it ended."""
+    """Wait until the plug-in is logged in; return what there is to say of it; None = it ended.
+
+    `show` shows its owner what to do for that, who is waited for; None = nobody is there.
+    """
     greeting = Greeting(channel=program.channel, purpose="check", is_new=False, cursor="")
     hello = await meet(connection, greeting, hands, program, clock)
     if not isinstance(hello, Hello):
         return hello
     said: FromPlugin | None = None
     is_in_time = False
-    async with deadline(clock, LOGIN_S):
+    wait_s = OWNER_S if show else LOGIN_S
+    async with deadline(clock, wait_s):
         try:
             while not isinstance(said, Connected | Failed):
                 said = await connection.hear(hands)
+                if isinstance(said, Login):
+                    if show is None:
+                        break
+                    show(replace(said, text=program.masked(said.text)))
         except anyio.EndOfStream:
             said = None
         is_in_time = True
     if not is_in_time:
-        return ConnectionLostError(f"{_who(program)} is not connected after {LOGIN_S:.0f} s")
+        return ConnectionLostError(f"{_who(program)} is not connected after {wait_s:.0f} s")
+    if isinstance(said, Login):
+        name = program.channel
+        todo = program.masked(said.text)
+        return SetupError(f"{_who(program)} needs a login, by `channel login {name}`: {todo}")
     if isinstance(said, Failed):
         return failure(said, program)
     if not isinstance(said, Connected):

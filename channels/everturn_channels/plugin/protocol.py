@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, structs
 from everturn_channels.adapter import Button, Capabilities, ChatRef, InboundEvent
 from everturn_channels.chunks import Unit
 from everturn_channels.errors import ChannelError
+from everturn_channels.health import Login
 
 PROTOCOL: Final = "everturn-channel/1"
 LINE_BYTES: Final = 1024 * 1024
@@ -23,6 +24,7 @@ TIME_MOST_S: Final = 86_400.0
 IDLE_S: Final = 300.0
 CURSOR_MOST: Final = 4096  # characters
 FINDINGS_MOST: Final = 100
+LOGIN_MOST: Final = 2000  # characters of a QR code; the largest ones hold little more
 NUMBER_MOST: Final = 2**53  # above it JSON's numbers are not exact everywhere
 UNITS_LEAST: Final = 100
 UNITS_MOST: Final = 100_000
@@ -56,6 +58,8 @@ class FileHead(Struct, frozen=True, kw_only=True):
     file_name: str
     media_type: str
     size_bytes: int
+    is_voice: bool = False
+    duration_s: float = 0
 
 
 class SendMessage(Struct, frozen=True, kw_only=True):
@@ -224,6 +228,14 @@ class Arrived(Struct, frozen=True, kw_only=True):
     event: InboundEvent
 
 
+class Deleted(Struct, frozen=True, kw_only=True):
+    """A message was deleted; it is confirmed by its number."""
+
+    id: int
+    chat: ChatRef
+    message_id: str
+
+
 class PluginLine(Struct, frozen=True, kw_only=True, tag_field="type"):
     """What a plug-in says in one line."""
 
@@ -273,7 +285,7 @@ class Skipped(Struct, frozen=True, kw_only=True):
 
 
 FromPlugin: TypeAlias = (
-    Hello | Arrived | Connected | Received | Skipped | CursorSet | Failed | Result
+    Hello | Arrived | Deleted | Login | Connected | Received | Skipped | CursorSet | Failed | Result
 )
 
 

@@ -26,15 +26,18 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
+from everturn_channels.health import Login
 from everturn_channels.plugin.protocol import (
     IDLE_S,
     LINE_BYTES,
+    LOGIN_MOST,
     NUMBER_MOST,
     Arrived,
     BadLineError,
     Complaint,
     Connected,
     CursorSet,
+    Deleted,
     Failed,
     FromPlugin,
     Hello,
@@ -135,6 +138,15 @@ class _Click(_Event, frozen=True, kw_only=True, tag="click"):
     data: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
+class _Deleted(_Event, frozen=True, kw_only=True, tag="deleted"):
+    message_id: Id
+
+
+class _Login(PluginLine, frozen=True, kw_only=True, tag="login"):
+    text: Annotated[str, Meta(min_length=1)]
+    qr: Annotated[str, Meta(max_length=LOGIN_MOST)] = ""
+
+
 class _Skipped(PluginLine, frozen=True, kw_only=True, tag="skipped"):
     chat: _Chat
     count: Annotated[int, Meta(ge=1, le=NUMBER_MOST)]
@@ -143,7 +155,16 @@ class _Skipped(PluginLine, frozen=True, kw_only=True, tag="skipped"):
 
 _AnyEvent: TypeAlias = _Message | _Edited | _Command | _Click
 _AnyLine: TypeAlias = (
-    _Hello | _AnyEvent | _Skipped | Connected | Received | CursorSet | Failed | Result
+    _Hello
+    | _AnyEvent
+    | _Deleted
+    | _Login
+    | _Skipped
+    | Connected
+    | Received
+    | CursorSet
+    | Failed
+    | Result
 )
 _LINE: Final = Codec[_AnyLine](_AnyLine)
 _HELLO: Final = Codec[_Hello](_Hello)
@@ -228,6 +249,10 @@ def _said(line: _AnyLine, hands: Hands) -> FromPlugin:
             return _hello(line)
         case _Skipped(count=count, why=why):
             return Skipped(chat=_chat(line), count=count, why=_words(why))
+        case _Deleted(id=number, message_id=message_id):
+            return Deleted(id=number, chat=_chat(line), message_id=message_id)
+        case _Login(text=text, qr=qr):
+            return Login(text=_words(text) or "log in", qr=qr)
         case Connected(findings=findings):
             return structs.replace(line, findings=tuple(map(_words, findings)))
         case Failed(why=why):
@@ -298,7 +323,7 @@ def _event(line: _AnyEvent, hands: Hands) -> InboundEvent:
             )
 
 
-def _chat(line: _AnyEvent | _Skipped) -> ChatRef:
+def _chat(line: _AnyEvent | _Deleted | _Skipped) -> ChatRef:
     chat = line.chat
     return ChatRef(id=chat.id, type=chat.type, topic=chat.topic, title=chat.title)
 

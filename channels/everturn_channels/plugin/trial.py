@@ -18,14 +18,16 @@ from msgspec import Struct, structs
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Message
 from everturn_channels.errors import ConnectionLostError, NotSentError, UnknownOutcomeError
+from everturn_channels.health import Login
 from everturn_channels.plugin.connection import Connection, open_connection
-from everturn_channels.plugin.meeting import LOGIN_S, failure, meet, obituary
+from everturn_channels.plugin.meeting import LOGIN_S, OWNER_S, failure, meet, obituary
 from everturn_channels.plugin.process import DRAIN_S, PluginProcess, Program, open_plugin_process
 from everturn_channels.plugin.protocol import (
     PART_BYTES,
     Arrived,
     Connected,
     CursorSet,
+    Deleted,
     EditMessage,
     Failed,
     FetchPart,
@@ -77,10 +79,18 @@ class Trial(Struct, frozen=True, kw_only=True):
 Tell: TypeAlias = Callable[[Trial], None]
 Prompt: TypeAlias = Callable[[], Awaitable[None]]
 "Makes somebody write to the bot, twice in one chat."
+ShowLogin: TypeAlias = Callable[[Login], None]
+"Shows the owner of the bot what to do so that it is logged in."
 
 
 async def try_plugin(
-    program: Program, clock: Clock, tell: Tell, *, prompt: Prompt, wait_s: float
+    program: Program,
+    clock: Clock,
+    tell: Tell,
+    *,
+    prompt: Prompt,
+    show: ShowLogin,
+    wait_s: float,
 ) -> None:
     """Run a plug-in twice, and tell of each rule whether it keeps it.
 
@@ -89,6 +99,7 @@ async def try_plugin(
         clock: The time.
         tell: Called for each rule, as soon as it is known.
         prompt: See `Prompt`; called once, when the plug-in is logged in.
+        show: See `ShowLogin`; who logs in is waited for.
         wait_s: For the first message, from then on; and each time for what has to come again.
 
     Raises:
@@ -96,7 +107,7 @@ async def try_plugin(
     """
     found = _Found(program, tell)
     greeting = _LaterGreeting(channel=program.channel, is_new=True, cursor="")
-    async with _open_talk(program, clock) as (talk, tasks):
+    async with _open_talk(program, clock, show) as (talk, tasks):
         hello = await talk.begin(greeting, found, tasks)
         if hello is None:
             return
@@ -108,7 +119,7 @@ async def try_plugin(
     if kept is None:
         return
     greeting = _LaterGreeting(channel=program.channel, is_new=False, cursor=talk.cursor)
-    async with _open_talk(program, clock) as (talk, tasks):
+    async with _open_talk(program, clock, show) as (talk, tasks):
         if await talk.begin(greeting, _Found(program, _faults_alone(tell)), tasks):
             why = (
                 ""
@@ -160,10 +171,15 @@ class _Talk:
     """The conversation with one run of the plug-in."""
 
     def __init__(
-        self, process: PluginProcess, connection: Connection, program: Program, clock: Clock
+        self,
+        process: PluginProcess,
+        connection: Connection,
+        program: Program,
+        clock: Clock,
+        show: ShowLogin,
     ) -> None:
         self._process, self._connection = process, connection
-        self._program, self._clock = program, clock
+        self._program, self._clock, self._show = program, clock, show
         self._put, self._said = anyio.create_memory_object_stream[Arrived](EVENTS_MOST)
         connection.on_unreadable = lambda _, why: self.unreadable.append(why)
         self.unreadable: list[str] = []
@@ -179,20 +195,23 @@ class _Talk:
             found(_HELLO, str(hello or await self._how_it_ended()))
             return None
         found(_HELLO)
-        why = f"not connected after {LOGIN_S:.0f} s"
-        with anyio.move_on_after(LOGIN_S):
-            why = await self._login(hands)
+        why = "not connected in time"
+        with anyio.move_on_after(LOGIN_S) as scope:
+            why = await self._login(hands, scope)
         if not found(_LOGIN, why):
             return None
         tasks.start_soon(self._listen, hands)
         return hello
 
-    async def _login(self, hands: Hands) -> str:
+    async def _login(self, hands: Hands, scope: anyio.CancelScope) -> str:
         """Return what is wrong with the login, once that is known."""
         try:
             while not isinstance(said := await self._connection.hear(hands), Connected):
                 if isinstance(said, Failed):
                     return str(failure(said, self._program))
+                if isinstance(said, Login):
+                    scope.deadline = anyio.current_time() + OWNER_S
+                    self._show(said)
         except anyio.EndOfStream:
             return await self._how_it_ended()
         return ""
@@ -204,6 +223,8 @@ class _Talk:
                 said = await self._connection.hear(hands)
                 if isinstance(said, CursorSet):
                     self.cursor = said.value
+                elif isinstance(said, Deleted):
+                    await self.say(Taken(id=said.id))
                 elif isinstance(said, Arrived):
                     with suppress(anyio.WouldBlock):
                         self._put.send_nowait(said)
@@ -288,13 +309,15 @@ def _answers(_number: int) -> Answer:
 
 
 @asynccontextmanager
-async def _open_talk(program: Program, clock: Clock) -> AsyncGenerator[tuple[_Talk, TaskGroup]]:
+async def _open_talk(
+    program: Program, clock: Clock, show: ShowLogin
+) -> AsyncGenerator[tuple[_Talk, TaskGroup]]:
     async with (
         open_plugin_process(program, clock) as process,
         open_connection(process, program, clock) as connection,
         anyio.create_task_group() as tasks,
     ):
-        yield _Talk(process, connection, program, clock), tasks
+        yield _Talk(process, connection, program, clock, show), tasks
         tasks.cancel_scope.cancel()
 
 

@@ -67,6 +67,8 @@ class RecordingHandler(_WillingHandler):
         "What is held."
         self.account = ""
         "Under which name the login worked; empty = it did not yet."
+        self.logins: list[tuple[str, str]] = []
+        "What its owner has to do to log in, and what QR codes for that hold."
         self.passed_over: list[str] = []
         "What could not be read."
         self.skips: list[tuple[ChatRef, int, str]] = []
@@ -162,6 +164,11 @@ class RecordingHandler(_WillingHandler):
     def connected(self, account: str) -> None:
         """Keep the name."""
         self.account = account
+        self.received()
+
+    def needs_login(self, text: str, qr: str) -> None:
+        """Keep what is asked of the owner."""
+        self.logins.append((text, qr))
         self.received()
 
     def cursor(self, name: str) -> str:

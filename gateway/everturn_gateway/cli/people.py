@@ -38,6 +38,17 @@ def check_channels(
     return commands.channel.check_channels(options, name, as_json=as_json)
 
 
+@command(channel_app, "login")
+def log_in(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="Of a channel of your own.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> int:
+    """Show what a channel of your own asks of you, a QR code say, until it is logged in."""
+    return commands.own_channels.log_in(options, name, as_json=as_json)
+
+
 @command(channel_app, "new")
 def new_channel(
     name: Annotated[str, typer.Argument(help="Of the channel.", show_default=False)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from everturn_channels.chats.lanes import BlockedLane
-from everturn_channels.health import ChannelStatus
+from everturn_channels.health import ChannelStatus, Login
 from everturn_gateway.client.answers import Json, value_of
 from everturn_gateway.client.api import ask_once
 
@@ -35,6 +35,7 @@ def _status(data: Json) -> ChannelStatus:
         last_received_at=_timestamp(data["last_received_at"]),
         is_healthy=data["healthy"],
         error=data["error"],
+        login=_login(data.get("login")),
         retry_at=_timestamp(data["retry_at"]),
         retries=data["retries"],
         received=data["received"],
@@ -45,6 +46,10 @@ def _status(data: Json) -> ChannelStatus:
         blocked=tuple(map(_lane, data["blocked"])),
         blocked_count=data["blocked_count"],
     )
+
+
+def _login(data: Json | None) -> Login | None:
+    return Login(text=data["text"], qr=data["qr"]) if data else None
 
 
 def _lane(data: Json) -> BlockedLane:

@@ -1,4 +1,4 @@
-"""`everturn channel new` and `channel test`: a channel of one's own, begun and tried."""
+"""`everturn channel new`, `login` and `test`: a channel of one's own, begun and tried."""
 
 from __future__ import annotations
 
@@ -7,29 +7,44 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from msgspec import structs
 
-from everturn_channels.errors import ChannelError
+from everturn_actors.errors import CoreError
+from everturn_channels.errors import ChannelError, ClientError
+from everturn_channels.health import ChannelStatus, Login
 from everturn_channels.plugin import PluginAdapter
 from everturn_channels.plugin.trial import Trial, try_plugin
 from everturn_gateway.channels.adapters import make_adapter
+from everturn_gateway.client import ask_channels
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.channel import unknown_channel
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json, recorded
-from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.commands.shared.printing import print_json, print_line, recorded
+from everturn_gateway.commands.shared.settings import api_token, load, run_async
+from everturn_gateway.config.channels import ChannelConfig
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:
+    import segno
+else:
+    segno = late("segno")
 
 # No longer than everturn.yaml takes them: `plugins.channels.ChannelName`.
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _KIT: Final = "everturn_kit"
 _PACKAGE: Final = "everturn_channels.plugin"
 _SAY_S: Final = 60.0
+_LOGIN_S: Final = 600.0  # for its owner to log in
+_LOOK_S: Final = 0.5
 
 _TEST: Final = '''\
 """Plays Everturn to the channel: `pytest`, for which the channel has to be set up."""
@@ -133,10 +148,7 @@ def try_channel(options: Options, name: str, *, say: str, wait_s: float, as_json
         ConfigError: The configuration is not valid.
         GatewayError: There is no such channel, or it is no program.
     """
-    config = load(options, with_channels=True)
-    channel = next((each for each in config.channels if each.name == name), None)
-    if channel is None:
-        raise unknown_channel(config, name)
+    channel = _channel(load(options, with_channels=True), name)
     trials: list[Trial] = []
 
     def tell(trial: Trial) -> None:
@@ -148,10 +160,7 @@ def try_channel(options: Options, name: str, *, say: str, wait_s: float, as_json
 
     async def main() -> int:
         clock = SystemClock()
-        adapter = await make_adapter(channel, clock)
-        if not isinstance(adapter, PluginAdapter):
-            msg = f"channel {name!r} is no program of your own; `channel check` looks at it"
-            raise GatewayError(msg)
+        adapter = await _program(channel)
         try:
             async with anyio.create_task_group() as tasks:
 
@@ -162,7 +171,9 @@ def try_channel(options: Options, name: str, *, say: str, wait_s: float, as_json
                         text = f"Write to the bot twice, within {wait_s:.0f} s.\n"
                         sys.stderr.write(text)
 
-                await try_plugin(adapter.program, clock, tell, prompt=prompt, wait_s=wait_s)
+                await try_plugin(
+                    adapter.program, clock, tell, prompt=prompt, show=_show_aside, wait_s=wait_s
+                )
                 tasks.cancel_scope.cancel()
         except* ChannelError as errors:
             raise GatewayError(str(errors.exceptions[0])) from errors
@@ -172,6 +183,106 @@ def try_channel(options: Options, name: str, *, say: str, wait_s: float, as_json
     if as_json:
         print_json([structs.asdict(each) for each in trials])
     return code
+
+
+def log_in(options: Options, name: str, *, as_json: bool) -> int:
+    """Show what a channel of one's own asks of its owner, until it is logged in; return the code.
+
+    Where a gateway runs it is that one's login; else the program is started for it, and ended.
+
+    Args:
+        options: Where the configuration is.
+        name: Of the channel.
+        as_json: Print the account as JSON in the end; what is to be done goes to stderr.
+
+    Raises:
+        ConfigError: The configuration is not valid.
+        GatewayError: There is no such channel, it is no program, or it cannot be logged in.
+    """
+    config = load(options, with_channels=True)
+    channel = _channel(config, name)
+
+    async def main() -> int:
+        running = await find_running(config.workspace)
+        with recorded(as_json=as_json) as record:
+            if running is not None:
+                account = await _follow(running.url, api_token(config), name)
+                lines = [f"logged in as {account or 'nobody in particular'}"]
+            else:
+                adapter = await _program(channel)
+                try:
+                    lines = list(await adapter.log_in(_show))
+                except ChannelError as error:
+                    raise GatewayError(str(error)) from error
+            for line in lines:
+                print_line(f"{name}  {line}")
+            record.update(name=name, lines=lines)
+        return EXIT_OK
+
+    return run_async(main)
+
+
+async def _follow(url: str, token: str, name: str) -> str:
+    """Show what the channel of a running gateway asks for until it is connected; return as whom."""
+    shown: Login | None = None
+    with anyio.move_on_after(_LOGIN_S):
+        while True:
+            status = await _status(url, token, name)
+            if status.state == "connected":
+                return status.account
+            if status.state == "failed setup" and status.login is None:
+                raise GatewayError(status.error)
+            if status.login is not None and status.login != shown:
+                shown = status.login
+                _show(shown)
+            await anyio.sleep(_LOOK_S)
+    msg = f"channel {name!r} was not logged in within {_LOGIN_S / 60:.0f} minutes"
+    raise GatewayError(msg)
+
+
+async def _status(url: str, token: str, name: str) -> ChannelStatus:
+    try:
+        statuses = await ask_channels(url, token=token)
+    except (CoreError, ClientError) as error:
+        raise GatewayError(str(error)) from error
+    found = next((each for each in statuses if each.name == name), None)
+    if found is None:
+        msg = f"the running gateway does not know channel {name!r}; start it anew"
+        raise GatewayError(msg)
+    return found
+
+
+def _show(login: Login) -> None:
+    """Print what is to be done, with its QR code."""
+    print_line(login.text)
+    if login.qr:
+        try:
+            segno.make(login.qr, micro=False).terminal(sys.stdout, compact=True)
+        except segno.DataOverflowError:
+            print_line(login.qr)  # more than any QR code holds
+    sys.stdout.flush()
+
+
+def _show_aside(login: Login) -> None:
+    """Print it beside what a command says."""
+    with redirect_stdout(sys.stderr):
+        _show(login)
+
+
+def _channel(config: Config, name: str) -> ChannelConfig:
+    channel = next((each for each in config.channels if each.name == name), None)
+    if channel is None:
+        raise unknown_channel(config, name)
+    return channel
+
+
+async def _program(channel: ChannelConfig) -> PluginAdapter:
+    """Return the program of a channel; nothing of it runs yet."""
+    adapter = await make_adapter(channel, SystemClock())
+    if not isinstance(adapter, PluginAdapter):
+        msg = f"channel {channel.name!r} is no program of your own; `channel check` looks at it"
+        raise GatewayError(msg)
+    return adapter
 
 
 async def _run(say: str) -> None:

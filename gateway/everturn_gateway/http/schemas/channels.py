@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.access.pairing import Paired, Request
-from everturn_channels.health import ChannelState, ChannelStatus
+from everturn_channels.health import ChannelState, ChannelStatus, Login
 from everturn_gateway.http.schemas.base import Body, Timestamp
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:
+    import segno
+else:
+    segno = late("segno")
 
 
 class BlockedBody(Body):
@@ -18,6 +27,23 @@ class BlockedBody(Body):
     tried_at: Timestamp = Field(description="When it was tried for the last time.")
     tries: int = Field(description="How often that was tried.")
     why: str = Field(description="Why the newest try failed.")
+
+
+class LoginBody(Body):
+    """What the owner of a bot has to do so that it is logged in."""
+
+    text: str
+    qr: str = Field(description="What a QR code for that holds; empty = there is none.")
+    image: str = Field(description="That code, as a `data:` address of an SVG.")
+
+    @staticmethod
+    def of(login: Login) -> LoginBody:
+        """Return the body of `login`."""
+        image = ""
+        if login.qr:
+            with suppress(segno.DataOverflowError):  # more than any QR code holds
+                image = segno.make(login.qr, micro=False).svg_data_uri(scale=4, light="white")
+        return LoginBody(text=login.text, qr=login.qr, image=image)
 
 
 class ChannelBody(Body):
@@ -33,6 +59,7 @@ class ChannelBody(Body):
         description="When its platform was last heard from, though it may have had nothing to say."
     )
     error: str = Field(description="Why it is not connected; empty where it is.")
+    login: LoginBody | None = Field(description="How its owner logs in; null = nothing to do.")
     retry_at: Timestamp | None = Field(description="When it is tried again.")
     retries: int = Field(description="Tries since it was last connected.")
     received: int = Field(description="What came since the gateway started.")
@@ -61,6 +88,7 @@ class ChannelBody(Body):
             healthy=status.is_healthy,
             last_received_at=utc_text(heard_at) if heard_at else None,
             error=status.error,
+            login=LoginBody.of(status.login) if status.login else None,
             retry_at=utc_text(retry_at) if retry_at else None,
             retries=status.retries,
             received=status.received,

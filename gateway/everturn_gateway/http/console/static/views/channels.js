@@ -61,6 +61,7 @@ function channelRow(channel) {
     </div>
     <p class="about">${plain(platform)}${account ? html`<span class="dot">·</span>${plain(account)}` : nothing}<span class="dot">·</span>${rich("since {time}", { time: when(channel.since) })}<span class="dot">·</span>${channel.last_received_at ? rich("last heard of {time}", { time: ago(channel.last_received_at) }) : t("not heard of yet")}</p>
     ${error ? html`<p class="error">${plain(error)}${channel.retry_at ? html`<br>${rich("tried again {time}", { time: when(channel.retry_at) })}` : nothing}</p>` : nothing}
+    ${channel.login?.image ? html`<img class="qr" src=${channel.login.image} alt=${t("QR code to log in")}>` : nothing}
     ${counts(channel)}
     ${channel.blocked_count ? blocked(channel) : nothing}
     <div role="status">${checked && !checked.isBusy ? result(checked) : nothing}</div>
