@@ -14,7 +14,7 @@ CORES := $(shell n=`getconf _NPROCESSORS_ONLN`; read -r quota period 2>/dev/null
   test "$$quota" != max && test $$((quota / period)) -lt $$n && n=$$(((quota + period - 1) / period)); echo $$n)
 WORKERS ?= $(shell expr 2 \* $(CORES))
 
-.PHONY: run test model programs suite synapse dovecot voice quick nightly lint check lock schema docs release clean
+.PHONY: run test model programs suite synapse dovecot prosody voice quick nightly lint check lock schema docs release clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
@@ -66,6 +66,13 @@ dovecot: $(VENV)/.test
 	command -v dovecot >/dev/null || ls /usr/sbin/dovecot >/dev/null 2>&1 || { apt-get update && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends dovecot-imapd dovecot-lmtpd; }
 	EVERTURN_DOVECOT=1 $(BIN)/python -m pytest -n 0 tests/integration/test_email_dovecot.py
+
+# Half a minute: the example of XMPP on a real server, Debian's Prosody (MIT), on slixmpp.
+prosody: $(VENV)/.test
+	command -v prosody >/dev/null || { apt-get update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends prosody; }
+	$(UV) 'slixmpp>=1.17,<2'
+	EVERTURN_PROSODY=1 $(BIN)/python -m pytest -n 0 tests/integration/test_xmpp_prosody.py
 
 # A minute: Whisper, base, on this machine hears what espeak-ng says (GPL: no part of the product). 330 MB of packages.
 voice: $(VENV)/.test

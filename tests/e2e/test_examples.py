@@ -31,7 +31,7 @@ PRINTED = {
     "custom_policy.py": "I can see 3 messages of yours.",
 }
 SERVERS = {"custom_channel.py", "mounted_in_fastapi.py"}
-CHANNELS = {"irc_channel.py"}  # in test_own_channels
+CHANNELS = {"irc_channel.py", "xmpp_channel.py"}  # test_own_channels, test_xmpp_prosody
 TESTS = {"test_weather.py"}
 
 

@@ -29,6 +29,7 @@ _LIMITS: Final = (
     "rc_registration",
     "rc_admin_redaction",
     "rc_joins_per_room",
+    "rc_room_creation",
     "rc_key_requests",
     "rc_presence",
     "rc_media_create",
