@@ -16,6 +16,7 @@ from anyio.abc import ByteStream
 from msgspec import Struct, field
 from support.conversations import STARTED
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.cluster.addresses import Address, Tls, connect, listen, read_address
 from everturn_actors.cluster.frames import (
@@ -416,7 +417,7 @@ async def test_what_a_node_says_out_of_place_costs_its_own_stream(tmp_path: Path
         await wire.close()
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "::1:80", "h:70000", "h:-1", "h:x"])
+@table("text", ["", "host", "host:", ":1", "::1:80", "h:70000", "h:-1", "h:x"])
 def test_an_address_that_is_none_is_named(text: str) -> None:
     """With what it has to look like."""
     with pytest.raises(InvalidInputError, match="is no address of a node: it must be"):

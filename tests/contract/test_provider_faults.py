@@ -23,6 +23,7 @@ from support.provider_kinds import (
     open_kind,
     request,
 )
+from support.tables import table
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -56,7 +57,7 @@ async def failure(kind: Kind, answer: Answer) -> ModelError:
 
 
 @each_kind
-@pytest.mark.parametrize(
+@table(
     ("status", "message", "error"),
     [
         (401, "invalid x-api-key", ModelAuthError),
@@ -95,7 +96,7 @@ async def test_the_wait_and_the_request_id_are_passed_on(kind: Kind) -> None:
     assert "(HTTP 429, request req_42)" in str(raised)
 
 
-@pytest.mark.parametrize(("kind", "answer", "window"), OVERFLOWS)
+@table(("kind", "answer", "window"), OVERFLOWS)
 async def test_an_overflow_in_its_own_words_tells_the_window(
     kind: Kind, answer: Answer, window: int | None
 ) -> None:
@@ -107,7 +108,7 @@ async def test_an_overflow_in_its_own_words_tells_the_window(
 
 
 @each_format
-@pytest.mark.parametrize(
+@table(
     ("answer", "error", "text"),
     [
         (Answer(text="a b", cut_after=1), TruncatedStreamError, "broke off"),

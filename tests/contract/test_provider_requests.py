@@ -30,6 +30,7 @@ from support.provider_kinds import (
     open_kind,
     request,
 )
+from support.tables import table
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import (
@@ -302,7 +303,7 @@ def whole(kind: Kind, answer: Answer) -> Answer:
 # --- how much a model thinks ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "field", "value"),
     [
         (OPENAI, "reasoning_effort", "high"),
@@ -327,7 +328,7 @@ async def test_how_much_to_think_is_said_in_each_ones_words(
     assert not {"thinking", "think", "reasoning", "reasoning_effort"} & set(without)
 
 
-@pytest.mark.parametrize(
+@table(
     ("refusals", "thinks"),
     [
         (['think value "high" is not supported for this model'], True),

@@ -15,6 +15,7 @@ import pytest
 from support import provider_kinds
 from support.model_api import Answer, open_model_api, unauthorized
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn.testing._providers import whole_request as request
 from everturn_actors.errors import ModelError
@@ -86,7 +87,7 @@ def ignore(_piece: str) -> None:
     """Take a piece of text that does not matter."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@table("kind", KINDS)
 async def test_the_pieces_are_the_text(kind: str, tmp_path: Path) -> None:
     """What people saw while it came is what is stored, and it stands in no log yet."""
     said: list[str] = []
@@ -101,7 +102,7 @@ async def test_the_pieces_are_the_text(kind: str, tmp_path: Path) -> None:
     assert reply.model
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@table("kind", KINDS)
 async def test_calls_run_side_by_side(kind: str, tmp_path: Path) -> None:
     """One provider serves all sessions of its agent; their replies must not mix."""
     replies: list[Reply] = []
@@ -120,7 +121,7 @@ async def test_calls_run_side_by_side(kind: str, tmp_path: Path) -> None:
     assert {"".join(pieces) for pieces in said} == {replies[0].text}
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@table("kind", KINDS[1:])
 async def test_a_cancelled_call_ends_at_once_and_harms_nothing(kind: str, tmp_path: Path) -> None:
     """People press stop; the next message must be answered as if nothing had been."""
     begun = anyio.Event()
@@ -141,7 +142,7 @@ async def test_a_cancelled_call_ends_at_once_and_harms_nothing(kind: str, tmp_pa
     assert reply.text
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@table("kind", KINDS[1:])
 async def test_a_failure_is_a_model_error_without_secrets(kind: str, tmp_path: Path) -> None:
     """The turn knows only these; anything else would end the session."""
     async with open_subject(kind, tmp_path) as subject:

@@ -7,6 +7,7 @@ from support.discord_api import open_discord_api
 from support.discord_bot import bot
 from support.discord_world import Payload
 from support.inbox import Inbox
+from support.tables import table
 
 from everturn_channels.adapter import Message
 from everturn_channels.discord import client
@@ -80,7 +81,7 @@ async def test_who_wrote_what_cannot_be_read_is_told() -> None:
     assert [chat.id if chat else "" for _, _, chat in inbox.unread] == [dm, ""]
 
 
-@pytest.mark.parametrize(
+@table(
     "event",
     [
         ("CHANNEL_UPDATE", {"id": "x"}),

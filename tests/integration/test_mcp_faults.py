@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from support.mcp_world import DEADLINE_S, open_world, raw
+from support.tables import table
 
 from everturn_gateway.tools.mcp import McpLimits, McpServerSettings
 from everturn_gateway.tools.mcp.transports import process, streams
@@ -110,7 +111,7 @@ async def test_no_more_calls_than_a_server_may_have_at_once(tmp_path: Path) -> N
 # --- the handshake -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "why"),
     [
         (raw("old"), "it speaks no revision of the protocol that is known here"),

@@ -179,7 +179,7 @@ async def test_a_server_that_restarts_is_used_when_it_is_back(tmp_path: Path) ->
 # --- the beginning -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "why"),
     [
         ((401, {}, b""), "it answers with HTTP 401: it wants a login: `everturn mcp login web`"),

@@ -18,6 +18,7 @@ import pytest
 from support.command import everturn, start, write_agent
 from support.mcp_auth import LASTS_S, AuthServer, browsed, open_auth_server, write_browser
 from support.mcp_world import DEADLINE_S, McpWorld, open_world
+from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore, MemoryKeyedStore
 from everturn_actors.ports import KeyedStore
@@ -198,7 +199,7 @@ async def test_a_person_who_says_no_is_not_logged_in() -> None:
     assert await McpLogins(store, ManualClock(), SecretRegistry()).all() == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "server"),
     [
         ("http://auth.example.com/token", "https://mcp.example.com/mcp"),

@@ -17,6 +17,7 @@ from support.command import everturn
 from support.disk_model import Picture, lay_out, picture_of
 from support.disk_trace import Recorder
 from support.stores import tree_marks
+from support.tables import table
 
 from everturn_gateway.commands.moving_in.sources import read
 from everturn_gateway.commands.moving_in.writing import Places, plan, write
@@ -200,7 +201,7 @@ def hermes(folder: Path) -> None:
             )
 
 
-@pytest.mark.parametrize("make", [nanobot, picoclaw, openclaw, hermes])
+@table("make", [nanobot, picoclaw, openclaw, hermes])
 async def test_an_agent_moves_in_with_all_that_has_a_counterpart(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
@@ -326,7 +327,7 @@ def test_cut_off_anywhere_the_same_command_goes_on(
     assert replays[-1][1].disk.after_power_loss() == whole, "it was told that all of it moved in"
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "file", "holds"),
     [
         (nanobot, "config.json", {"channels": {"telegram": {"token": [1]}}, "providers": [1]}),

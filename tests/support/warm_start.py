@@ -176,6 +176,7 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     os.environ.update(request["environment"])
     if more := os.environ.get("PYTHONPATH"):  # Python reads it as it starts
         sys.path[:0] = more.split(os.pathsep)
+        _forget_plugins()
         sys.modules.pop("sitecustomize", None)
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module("sitecustomize")
@@ -186,6 +187,13 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # as on any terminal
     return [*request["arguments"]]
+
+
+def _forget_plugins() -> None:
+    """Look for plug-ins again: there may be others in the folders that are read now."""
+    from everturn_gateway.plugins import installed  # noqa: PLC0415 - it is there in a child
+
+    installed.cache_clear()
 
 
 def begin_nursery(*, left_behind: Iterable[int] = ()) -> None:
