@@ -1,11 +1,15 @@
-"""Followers of a session have the text of its reply, whatever they take at once or read later."""
+"""Followers of a session have its events and the text of its reply, whenever they came.
+
+Memory holds three events here, so that whoever comes late or falls behind reads the log.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -18,6 +22,7 @@ from everturn_actors.events import (
     Event,
     ModelReplied,
     SessionEnded,
+    StatusChanged,
     StepStarted,
 )
 from everturn_actors.protocol.feed import Feed, TextDelta
@@ -25,13 +30,16 @@ from everturn_actors.protocol.subscription import follow
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 TURN = 1
-ROUNDS = 5  # of the event loop, after which each follower waits
+ROUNDS = 3  # of the event loop, after which not every follower waits
+RECENT = 3
 
-Move: TypeAlias = tuple[Literal["say"], str] | Literal["again", "next", "let run", "busy", "free"]
+Name: TypeAlias = Literal["again", "next", "let run", "settle", "busy", "free", "join", "unshown"]
+"unshown: an event that only the log holds, as where an append failed and was there all the same."
+Move: TypeAlias = tuple[Literal["say"], str] | Name
 says = st.tuples(st.just("say"), st.text("ab\n€😀", min_size=1, max_size=5))
 moves = st.lists(
-    st.one_of(says, st.just("let run"), st.sampled_from(["again", "next", "busy", "free"])),
-    max_size=40,
+    st.one_of(says, st.just("let run"), st.sampled_from(get_args(Name))),
+    max_size=30,
 )
 
 
@@ -61,10 +69,16 @@ class Reader:
             self.read(delta)
         return not self.is_busy
 
-    async def follow(self, feed: Feed, *, takes: bool) -> None:
+    async def follow(self, feed: Feed, log: Sequence[Event], *, takes: bool) -> None:
         """Read all that there is, and look at the reply when it is whole."""
         take = self.take if takes else None
-        async for update in follow(feed, 0, _nothing, last_seq=0, pieces="all", take=take):
+
+        async def read_log(after: int, limit: int, at_least: int) -> tuple[Event, ...]:
+            await checkpoint()
+            assert log[-1].seq >= at_least
+            return tuple(log[after : after + limit])
+
+        async for update in follow(feed, 0, read_log, last_seq=0, pieces="all", take=take):
             if isinstance(update, TextDelta):
                 self.read(update)
                 continue
@@ -79,29 +93,35 @@ class Reader:
             await checkpoint()  # as a follower that writes to somebody
 
 
-async def _nothing(_after: int, _limit: int, _at_least: int) -> tuple[Event, ...]:
-    return ()
-
-
 @examples(45)
 @given(moves)
 @example(["let run", "next", ("say", "a")])
 @example([("say", "a"), "let run", "again", ("say", "b")])
-def test_each_follower_has_each_piece_once_and_in_its_place(script: Sequence[Move]) -> None:
+@example([("say", "a"), "settle", "again", "settle"])
+@example(["settle", "unshown", "next", "settle"])
+@example(["settle", *["next"] * RECENT, "settle"])  # the next one has just left memory
+@example([("say", "a"), *["next"] * RECENT, ("say", "b"), "join", "settle", ("say", "c")])
+def test_each_follower_has_each_event_and_piece_once_and_in_its_place(
+    script: Sequence[Move],
+) -> None:
     """Who takes pieces at once, who cannot for a while, who fails at it, and who only reads."""
-    quick, faulty, reading = Reader(), Reader(fails=True), Reader()
+    readers = [Reader(), Reader(fails=True), Reader()]
 
     async def play() -> None:
-        feed, last_seq = Feed(), 0
+        feed, log = Feed(), list[Event]()
+        feed.recent = deque(maxlen=RECENT)
 
-        def tell(body: Body) -> None:
-            nonlocal last_seq
-            last_seq += 1
-            feed.publish([Event(seq=last_seq, at=AT, body=body)])
+        def tell(body: Body, *, is_shown: bool = True) -> None:
+            log.append(Event(seq=len(log) + 1, at=AT, body=body))
+            if is_shown:
+                feed.publish(log[-1:])
+
+        def begin(reader: Reader, *, takes: bool) -> None:
+            tasks.start_soon(lambda: reader.follow(feed, log, takes=takes))
 
         async with anyio.create_task_group() as tasks:
-            for reader in (quick, faulty, reading):
-                tasks.start_soon(lambda each: each.follow(feed, takes=each is not reading), reader)
+            for number, reader in enumerate(readers):
+                begin(reader, takes=number < len(readers) - 1)
             step = 1
             tell(StepStarted(turn=TURN, step=step, model="m"))
             live = feed.begin_reply(TURN, step)
@@ -110,30 +130,40 @@ def test_each_follower_has_each_piece_once_and_in_its_place(script: Sequence[Mov
                     case "again":
                         live = feed.begin_reply(TURN, step)
                     case "next":
-                        tell(ModelReplied(text="".join(live.pieces)))
+                        tell(ModelReplied(text=live.text))
                         step += 1
                         tell(StepStarted(turn=TURN, step=step, model="m"))
                         live = feed.begin_reply(TURN, step)
+                    case "unshown":
+                        tell(StatusChanged(status="paused"), is_shown=False)
+                    case "join":
+                        readers.append(Reader())
+                        begin(readers[-1], takes=True)
                     case "let run":
                         for _ in range(ROUNDS):
                             await checkpoint()
+                    case "settle":
+                        await anyio.wait_all_tasks_blocked()
+                        assert [each.screen for each in readers] == [live.text] * len(readers)
                     case "busy" | "free":
-                        quick.is_busy = faulty.is_busy = move == "busy"
+                        for each in readers[:2]:
+                            each.is_busy = move == "busy"
                     case (_, text):
                         feed.add_text(live, text)
-            tell(ModelReplied(text="".join(live.pieces)))
+            tell(ModelReplied(text=live.text))
             tell(SessionEnded(reason="reset"))
+        every = [event.seq for event in log]
+        assert [each.seen for each in readers] == [every] * len(readers)
 
     anyio.run(play)
-    assert quick.seen == faulty.seen == reading.seen
-    assert [*quick.misplaced, *faulty.misplaced, *reading.misplaced] == []
+    assert [delta for each in readers for delta in each.misplaced] == []
 
 
 async def test_what_is_taken_at_once_wakes_nobody() -> None:
     """A piece is with its reader before the call that says it returns."""
     feed, reader = Feed(), Reader(step=1)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: reader.follow(feed, takes=True))
+        tasks.start_soon(lambda: reader.follow(feed, [], takes=True))
         await anyio.wait_all_tasks_blocked()
         live = feed.begin_reply(TURN, 1)
         feed.add_text(live, "now")
