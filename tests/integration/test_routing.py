@@ -9,6 +9,7 @@ import anyio
 import pytest
 from support.nodes import Cluster, open_cluster
 
+from everturn_actors.cluster import relay
 from everturn_actors.cluster.partitions import partition_of
 from everturn_actors.errors import (
     ActorFailedError,
@@ -260,6 +261,29 @@ async def test_nodes_that_cannot_reach_each_other_say_so_and_read_the_log() -> N
         it.board.holders.clear()
         with pytest.raises(OwnerAwayError, match="no node works on session"):
             await other.submit(IncomingMessage(text="y", session_id=session_id))
+
+
+async def test_what_moves_elsewhere_breaks_off_nothing_that_is_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer comes as soon as it is there, and not with the next look at the log."""
+    monkeypatch.setattr(relay, "LOOK_S", 3600.0)
+    async with open_cluster("a", "b") as it:
+        session_id, other = await begin(it)
+        it.providers["a"].hold()
+        sent = await other.submit(IncomingMessage(text="x", session_id=session_id))
+
+        async def move_others() -> None:
+            await it.providers["a"].until_called()
+            await anyio.wait_all_tasks_blocked()
+            it.board.notify()
+            await anyio.wait_all_tasks_blocked()
+            it.providers["a"].release()
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(move_others)
+                assert (await sent.result()).text == "reply 1"
 
 
 async def test_a_failure_is_told_to_followers_elsewhere() -> None:
