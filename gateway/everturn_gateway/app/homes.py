@@ -42,7 +42,7 @@ SEATS_FORM: Final[Form[dict[str, str]]] = form_of("seats", dict[str, str], {})
 "By seat: the node that should have it. For an agent's, and one with keys, no other may."
 DRAIN_SHARE: Final = 0.4
 "Of the time that there is to stop: how long turns may take to finish in sessions that move."
-LOOK_S: Final = 3.0
+LOOK_S: Final = 4.0
 "How soon an operator's word is heard."
 GRACE_S: Final = 6.0
 "How long one whose folder is empty lets others be faster."

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 QUESTIONS: Final = "schedules/asked/"
 ANSWERS: Final = "schedules/answered/"
-LOOK_S: Final = 1.0  # how often who runs the jobs looks for questions
+LOOK_S: Final = 1.5  # how often who runs the jobs looks for questions
 WAIT_S: Final = 20.0  # for an answer: the jobs may be on their way to another gateway
 _ANSWER_LOOK_S: Final = 0.2
 _KEPT_S: Final = 600.0  # answers, where nobody comes for them
