@@ -20,6 +20,7 @@ from everturn_actors.model import ToolDefinition
 from everturn_actors.spec import AgentSpec, ContextSpec
 
 _LEAST_SHARE = 16  # of the window, for messages, however large prompt and tools seem to be
+_MOST_CHARACTERS = 8  # of one token, in any text that somebody writes as a prompt
 
 
 def _is_policy(policy: object) -> TypeGuard[AnyPolicy]:
@@ -85,8 +86,10 @@ def unsure_room(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -
         return ""
     if policy_of(spec.session.context).shrink is None:
         check_feasible(budget)
-    known = ModelStatistics(scale=LEAST_SCALE)
-    check_feasible(make_budget(spec, system, tools, known))
+    least = make_budget(spec, system, tools, ModelStatistics(scale=LEAST_SCALE))
+    # Words in capitals, and lines of one sign, may be far fewer tokens than any scale says.
+    fewest = len(system) // _MOST_CHARACTERS
+    check_feasible(replace(least, system_tokens=min(least.system_tokens, fewest)))
     return (
         f"by estimate nothing is left for messages: {budget.explain()}; requests are sent all the"
         " same, and what the provider counts is learnt; shorten the prompt, give it fewer tools or"
