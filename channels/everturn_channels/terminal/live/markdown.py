@@ -14,8 +14,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.theme import Theme
 
 from everturn_channels.names import clean
@@ -185,6 +186,16 @@ class _CodeBlock(CodeBlock):
         )
 
 
+class _Table(TableElement):
+    """A table without an edge, which would be blank lines above and below it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for each in super().__rich_console__(console, options):
+            if isinstance(each, Table):
+                each.show_edge = False
+            yield each
+
+
 def _with_addresses(children: Sequence[Token]) -> list[Token]:
     """Return what stands in a line, with links and pictures as their words and their address."""
     shown: list[Token] = []
@@ -216,6 +227,7 @@ class _Markdown(Markdown):
         "heading_open": _Heading,
         "fence": _CodeBlock,
         "code_block": _CodeBlock,
+        "table_open": _Table,
     }
 
     def __init__(self, markup: str) -> None:
