@@ -26,7 +26,7 @@ from everturn_gateway.retention.planning import KeptSession, Step, plan_sessions
 logger = logging.getLogger(__name__)
 
 EVERY_S: Final = 24 * 3600.0
-AT_ONCE: Final = 8  # things that go side by side: most of it is waiting for the disk
+AT_ONCE: Final = 4  # things that go side by side: most of it is waiting for the disk
 _PAGE: Final = 500
 _NOT_PINNED: Final = SessionFilter(pinned=False)
 _MONTHS: Final = ("usage/", "usage/principals/")
