@@ -22,6 +22,8 @@ from support.slack_api import APP_TOKEN, BOT_TOKEN
 from support.slack_methods import open_slack_api
 from support.tables import table
 from support.telegram_api import BOT, TOKEN, open_telegram_api
+from support.whatsapp_api import APP_SECRET, NUMBER_ID, open_whatsapp_api
+from support.whatsapp_api import TOKEN as WHATSAPP_TOKEN
 
 from everturn_actors.model import ToolCall
 from everturn_gateway.commands.first_steps.services import plist_text, unit_text
@@ -326,11 +328,12 @@ async def test_bots_on_other_platforms(tmp_path: Path) -> None:
     """What is no secret stands in the configuration; where one writes to it is told."""
     file = tmp_path / "everturn.yaml"
     file.write_text("server: {port: 0}\n")
-    env = {"SLACK_APP_TOKEN": APP_TOKEN}
+    env = {"SLACK_APP_TOKEN": APP_TOKEN, "WHATSAPP_APP_SECRET": APP_SECRET}
     setup = partial(everturn, "setup", cwd=tmp_path, has_platforms=True, env=env)
     async with (
         open_slack_api() as slack,
         open_matrix_api() as matrix,
+        open_whatsapp_api() as whatsapp,
         open_email_world() as mail,
     ):
         user, _ = matrix.add_user("bot", "s3cret-matrix")
@@ -343,6 +346,11 @@ async def test_bots_on_other_platforms(tmp_path: Path) -> None:
             *("--set", f"user={user}"),
             stdin=b"s3cret-matrix",
         )
+        on_whatsapp = await setup(
+            *("whatsapp", "--key-file", "-", "--set", f"phone_number_id={NUMBER_ID}"),
+            *("--set", f"api_base={whatsapp.url}/v25.0"),
+            stdin=WHATSAPP_TOKEN.encode(),
+        )
         unknown = await setup("matrix", "--set", "colour=red", stdin=b"")
         by_mail = await setup(
             *("email", "--key-file", "-", "--set", f"address={MAILBOX}"),
@@ -352,7 +360,7 @@ async def test_bots_on_other_platforms(tmp_path: Path) -> None:
             stdin=b"pw",
         )
 
-    for done in (on_slack, on_matrix, by_mail):
+    for done in (on_slack, on_matrix, on_whatsapp, by_mail):
         assert done.code == 0, done.out + done.err
     section = yaml.safe_load(file.read_text())["channels"]
     assert section["slack"]["app_token"] == "${SLACK_APP_TOKEN}"
@@ -363,6 +371,8 @@ async def test_bots_on_other_platforms(tmp_path: Path) -> None:
     assert manifest["settings"]["socket_mode_enabled"]
     assert user in on_matrix.out
     kept = (tmp_path / ".env").read_text()
+    (chosen,) = re.findall(r"WHATSAPP_VERIFY_TOKEN=\W*(\w+)", kept)
+    assert chosen in on_whatsapp.out
     (tag,) = re.findall(r"EMAIL_SECRET_TAG=\W*(\w+)", kept)
     assert MAILBOX.replace("@", f"+{tag}@") in by_mail.out
     assert (unknown.code, "nobody can be asked here" in unknown.err) == (2, True)

@@ -101,6 +101,7 @@ class Part(StrEnum):
     DISCORD = "discord"
     SLACK = "slack"
     MATRIX = "matrix"
+    WHATSAPP = "whatsapp"
     EMAIL = "email"
     SERVICE = "service"
 
@@ -122,13 +123,15 @@ def setup(
         typer.Option(
             "--set",
             metavar="FIELD=VALUE",
-            help="Of a bot: homeserver, user; address, imap.host, smtp.host. May be repeated.",
+            help="Of a bot, such as homeserver or imap.host. May be repeated.",
         ),
     ] = None,
     keep: KeepIn = "",
     test: TestFirst = True,
     also: Annotated[
-        Literal["", "none", "telegram", "discord", "slack", "matrix", "email", "service"],
+        Literal[
+            "", "none", "telegram", "discord", "slack", "matrix", "whatsapp", "email", "service"
+        ],
         typer.Option(help="What is set up behind the model.", metavar="PART", show_default=False),
     ] = "",
     check: Annotated[
@@ -138,7 +141,7 @@ def setup(
 ) -> int:
     """Choose a model and its key, try it, and write them down. What no option says is asked.
 
-    PART: model; telegram, discord, slack, matrix or email, a bot; service, a start at login.
+    PART: model; telegram, discord, slack, matrix, whatsapp, email: a bot; service: at login.
     """
     if check:
         return commands.setup.check(options, as_json=as_json)

@@ -74,6 +74,22 @@ _ASKED: Final[Mapping[str, Sequence[_Secret | _Setting]]] = {
         _Setting(field="user", title="The account of the bot, @bot:example.org"),
         _Secret(field="password", variable="MATRIX_PASSWORD", title="The password of the account"),
     ),
+    "whatsapp": (
+        _Setting(
+            field="phone_number_id", title="The phone number ID, under WhatsApp, API Setup: digits"
+        ),
+        _Secret(
+            field="token",
+            variable="WHATSAPP_TOKEN",
+            title="The token of a system user, from https://business.facebook.com/settings",
+        ),
+        _Secret(
+            field="app_secret",
+            variable="WHATSAPP_APP_SECRET",
+            title="The secret of the app, under App settings, Basic",
+        ),
+        _Secret(field="verify_token", variable="WHATSAPP_VERIFY_TOKEN", title=""),
+    ),
     "email": (
         _Setting(field="address", title="The address of the bot, bot@example.org"),
         _Setting(field="imap.host", title="Where its mail is read, imap.example.org"),
@@ -220,6 +236,15 @@ def _next_steps(platform: str, account: str, fields: Section, given: Mapping[str
             where = f"@{account} in Slack; into a channel it comes by /invite @{account}"
         case "matrix":
             where = f"{fields.get('user')}, or invite it into a room"
+        case "whatsapp":
+            # Meta asks for both, on a page of its own.
+            token = given.get("WHATSAPP_VERIFY_TOKEN", "that of WHATSAPP_VERIFY_TOKEN")
+            say(
+                "\nWhile the gateway runs, under WhatsApp, Configuration: Callback URL is"
+                " https://YOUR-HOST/channels/whatsapp/webhook,\nVerify token is"
+                f" {token}; then subscribe to messages"
+            )
+            where = "the number"
         case "email":
             tag = given.get("EMAIL_SECRET_TAG", "")
             address = str(fields.get("address"))

@@ -61,6 +61,7 @@ MORE: Final = {
     "discord": "a bot on Discord",
     "slack": "an app in Slack",
     "matrix": "a bot on Matrix",
+    "whatsapp": "a bot on WhatsApp",
     "email": "a mailbox that answers",
     "service": "the gateway starts when you log in: bots, jobs, the console in a browser",
 }
@@ -433,7 +434,7 @@ def _next_steps(folder: Path, agent: str) -> None:
     say(
         f"\nNext:\n  everturn chat{name}{more}     talk to it here\n"
         f"  everturn serve{more}    run the gateway: console in a browser, HTTP, bots, jobs\n"
-        f"  everturn setup telegram{more}    a bot; or discord, slack, matrix, email\n"
+        f"  everturn setup telegram{more}    a bot; or discord, slack, matrix, whatsapp, email\n"
         f"  everturn setup service{more}     a start at login\n"
         "A gateway that runs takes this over by itself. Again, or another model: everturn setup"
     )
