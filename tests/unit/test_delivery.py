@@ -33,7 +33,7 @@ from everturn_channels.delivery.approvals import (
 from everturn_channels.delivery.questions import NONE, question_of
 from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.delivery.rendering import (
-    attachment_of,
+    attachments_of,
     is_whole_reply,
     nonce,
     render,
@@ -168,7 +168,7 @@ def test_no_text_passes_for_a_file() -> None:
     [payload] = render(item, NONE, "s1", adapter, ChannelSettings())
 
     assert not is_whole_reply(payload)
-    assert attachment_of(item, payload) is None
+    assert attachments_of(item, payload) == ()
 
 
 def test_a_question_that_nobody_can_answer_is_laid_out_as_nothing() -> None:
