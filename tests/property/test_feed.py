@@ -21,6 +21,7 @@ from everturn_actors.events import (
     Body,
     Event,
     ModelReplied,
+    ReplyBroken,
     SessionEnded,
     StatusChanged,
     StepStarted,
@@ -33,8 +34,13 @@ TURN = 1
 ROUNDS = 3  # of the event loop, after which not every follower waits
 RECENT = 3
 
-Name: TypeAlias = Literal["again", "next", "let run", "settle", "busy", "free", "join", "unshown"]
-"unshown: an event that only the log holds, as where an append failed and was there all the same."
+Name: TypeAlias = Literal[
+    "again", "next", "rest", "break off", "let run", "settle", "busy", "free", "join", "unshown"
+]
+"""rest: a while between a reply and the next step; break off: the reply cannot be used.
+
+unshown: an event that only the log holds, as where an append failed and was there all the same.
+"""
 Move: TypeAlias = tuple[Literal["say"], str] | Name
 says = st.tuples(st.just("say"), st.text("ab\n€😀", min_size=1, max_size=5))
 moves = st.lists(
@@ -49,6 +55,8 @@ class Reader:
 
     screen: str = ""
     step: int = 0
+    is_whole: bool = False
+    "Whether the reply has come to its end."
     is_busy: bool = False
     fails: bool = False
     seen: list[int] = field(default_factory=list[int])
@@ -57,7 +65,7 @@ class Reader:
 
     def read(self, delta: TextDelta) -> None:
         """Put a piece where it belongs."""
-        if delta.step != self.step or delta.offset > len(self.screen):
+        if self.is_whole or delta.step != self.step or delta.offset > len(self.screen):
             self.misplaced.append(delta)  # not raised: who fails at a piece gets it again
         self.screen = self.screen[: delta.offset] + delta.text
 
@@ -85,9 +93,10 @@ class Reader:
             self.seen.append(update.seq)
             match update.body:
                 case StepStarted(step=step):
-                    self.screen, self.step = "", step
+                    self.screen, self.step, self.is_whole = "", step, False
                 case ModelReplied(text=text):
                     assert self.screen == text
+                    self.is_whole = True
                 case _:
                     pass
             await checkpoint()  # as a follower that writes to somebody
@@ -98,6 +107,9 @@ class Reader:
 @example(["let run", "next", ("say", "a")])
 @example([("say", "a"), "let run", "again", ("say", "b")])
 @example([("say", "a"), "settle", "again", "settle"])
+@example([("say", "ab"), "settle", "again", "next"])
+@example([("say", "a"), "settle", "break off", ("say", "ab"), "next"])
+@example([("say", "a"), "rest", ("say", "b")])
 @example(["settle", "unshown", "next", "settle"])
 @example(["settle", *["next"] * RECENT, "settle"])  # the next one has just left memory
 @example([("say", "a"), *["next"] * RECENT, ("say", "b"), "join", "settle", ("say", "c")])
@@ -129,8 +141,13 @@ def test_each_follower_has_each_event_and_piece_once_and_in_its_place(
                 match move:
                     case "again":
                         live = feed.begin_reply(TURN, step)
-                    case "next":
-                        tell(ModelReplied(text=live.text))
+                    case "next" | "rest" | "break off":
+                        if move == "break off":
+                            tell(ReplyBroken(turn=TURN, step=step, reason="it is cut"))
+                        else:
+                            tell(ModelReplied(text=live.text))
+                        if move == "rest":
+                            await anyio.wait_all_tasks_blocked()
                         step += 1
                         tell(StepStarted(turn=TURN, step=step, model="m"))
                         live = feed.begin_reply(TURN, step)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
+from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,7 @@ from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
 from everturn_gateway.scheduler.jobs import At, Cron, Every, Job, JobState, QuietHours, When
 from everturn_gateway.scheduler.rules import rules
+from everturn_gateway.scheduler.rules.cron import cron_between, cron_minimum_s
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
@@ -121,17 +123,55 @@ places = st.sampled_from([(zone, utc(day)) for zone, days in ZONES.items() for d
     ("Australia/Lord_Howe", utc("2026-04-03")),
     2355,
 )
+@example(  # what is left out before midnight is due at midnight, as what is due then
+    Times(
+        "0,30 0,23 * * *",
+        frozenset({0, 30}),
+        frozenset({0, 23}),
+        frozenset(range(7)),
+        is_fixed=True,
+    ),
+    ("America/Nuuk", utc("2026-03-28")),
+    0,
+)
+@example(  # due in the moment in which the clock is put back
+    Times("0 * * * *", frozenset({0}), frozenset(range(24)), frozenset(range(7)), is_fixed=False),
+    ("Europe/Berlin", utc("2026-10-24")),
+    0,
+)
+@example(
+    Times("0 3 * * *", frozenset({0}), frozenset({3}), frozenset(range(7)), is_fixed=True),
+    ("Europe/Berlin", utc("2026-10-24")),
+    0,
+)
 def test_a_cron_expression_occurs_when_the_clock_says_so(
     times: Times, place: tuple[str, datetime], minute: int
 ) -> None:
     """Over a change of the clock, from wherever one begins: this is what a restart does."""
     zone, begins = place
     job, until = a_cron(times.text, zone), begins + 2 * DAY
+    cron = Cron(expression=times.text, timezone=zone)
     expected = list(counted(times, zone, begins))
 
     middle = begins + minute * MINUTE
     assert list(coming(job, begins, until)) == expected
-    assert list(coming(job, middle, until)) == [each for each in expected if each > middle]
+    rest = [each for each in expected if each > middle]
+    assert list(coming(job, middle, until)) == rest
+    assert cron_between(cron, middle, until, 5) == (rest[::-1][:5], len(rest))
+
+
+@example(  # over midnight
+    Times("0 1,23 * * *", frozenset({0}), frozenset({1, 23}), frozenset(range(7)), is_fixed=True)
+)
+@given(expressions())
+def test_the_least_time_between_two_runs_is_that_of_their_minutes(times: Times) -> None:
+    """By it a job is refused that would come too often."""
+    of_a_day = sorted(hour * 60 + minute for hour in times.hours for minute in times.minutes)
+    days = [day for day in range(15) if day % 7 in times.weekdays]
+    found = [day * 1440 + minute for day in days for minute in of_a_day]
+
+    least = min(later - sooner for sooner, later in pairwise(found))
+    assert cron_minimum_s(times.text) == least * 60
 
 
 @examples(12)
@@ -278,6 +318,14 @@ def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> ru
 
 
 @example(a_job(Every(interval_s=600), grace_s=3600), 0, 20_000, {1, 3, 5, 7}, 100)  # some began
+@example(  # one is due as its quiet hours end
+    a_job(
+        Every(interval_s=600),
+        grace_s=3600,
+        quiet=QuietHours(begins=time(10), ends=time(12), timezone="UTC"),
+    ),
+    *(0, 18_000, set[int](), 100),
+)
 @example(
     a_job(Every(interval_s=600), grace_s=3600, misfire="run_all"), 0, 20_430, set[int](), 100
 )  # one is 30 s older than its grace
