@@ -1,10 +1,10 @@
 """The WhatsApp channel: one number of the Cloud API, to which Meta delivers over HTTP.
 
 - `account`: which number it is, and how Meta reaches it
-- `adapter`: the WhatsApp channel as an `Adapter`: one login, and what is said through it
+- `adapter`: the WhatsApp channel as an `Adapter`: one login, what is said through it, and a look at
+  what may be wrong with the number
 - `chats`: what is known of each chat while the gateway runs: its last message, and whether it takes
   anything now
-- `checking`: a look at what may be wrong with a number
 - `content`: what a message holds beside text and files, in words that a model reads
 - `failures`: what Meta's error codes mean, whether they are answered or come later
 - `markup`: Markdown as WhatsApp shows it

@@ -14,12 +14,11 @@ from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Out
 from everturn_channels.errors import NotSentError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
-from everturn_channels.ingestion.json_fields import text_of
+from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.ingestion.numbered_questions import NumberedQuestions
 from everturn_channels.whatsapp import markup
 from everturn_channels.whatsapp.account import WhatsAppAccount
 from everturn_channels.whatsapp.chats import Chats
-from everturn_channels.whatsapp.checking import FIELDS, look
 from everturn_channels.whatsapp.media import FILES_MAX_BYTES
 from everturn_channels.whatsapp.people import People
 from everturn_channels.whatsapp.reading import Login
@@ -36,6 +35,24 @@ CAPABILITIES: Final = Capabilities(
     files_max_bytes=FILES_MAX_BYTES,
     chunk_units=markup.CHUNK_UNITS,
 )
+_FIELDS: Final = (
+    "id",
+    "display_phone_number",
+    "verified_name",
+    "quality_rating",
+    "name_status",
+    "code_verification_status",
+)
+"""What is asked of the number.
+
+Source: https://github.com/facebook/openapi (business-messaging-api_v23.0.yaml,
+getPhoneNumberById), read 2026-11-27.
+"""
+_PROBLEMS: Final[Mapping[tuple[str, str], str]] = {
+    ("quality_rating", "RED"): "its quality is low: people block or report it, and Meta takes less",
+    ("name_status", "DECLINED"): "Meta declined its display name",
+    ("name_status", "EXPIRED"): "its display name expired: ask for it anew",
+}
 _OFFLINE: Final = "The number is not logged in to WhatsApp."
 
 
@@ -117,7 +134,7 @@ class WhatsAppAdapter(Adapter):
         """As `Adapter.check`. Asks Meta for the number."""
         async with open_api(self._account, where=self._where) as api:
             try:
-                return look(await api.number(*FIELDS))
+                return _looked_at(await api.number(*_FIELDS))
             except RequestFailedError as error:
                 raise error.to_connection_error(self._where) from error
 
@@ -179,3 +196,17 @@ class WhatsAppAdapter(Adapter):
 
 def _tell_waiting(handler: InboundHandler, chat: str, why: str) -> None:
     handler.undelivered(chat, why, is_lost=False)
+
+
+def _looked_at(number: Json) -> list[str]:
+    """Return a line for each thing found; those with `problem: ` need the owner."""
+    shown = text_of(number, "display_phone_number")
+    name = text_of(number, "verified_name")
+    found = [f"the number is {shown}" + (f", {name}" if name else "")]
+    found += [
+        f"problem: {words}"
+        for (field, value), words in _PROBLEMS.items()
+        if text_of(number, field).upper() == value
+    ]
+    found.append("Meta delivers over HTTP; whether it reaches this gateway, it shows there")
+    return found

@@ -56,6 +56,33 @@ def channels_router(gateway: Host) -> APIRouter:
         statuses = gateway.channels.statuses()
         return answer(ChannelList(channels=tuple(map(ChannelBody.of, statuses))))
 
+    _add_webhooks(router, gateway)
+
+    @router.post(
+        "/api/v1/admin/channels/{name}/check",
+        response_model=CheckedChannelBody,
+        responses=problems(404),
+        tags=["administration"],
+    )
+    async def check_channel(
+        name: Annotated[str, Path(description="Of the channel.", max_length=_NAME_CHARACTERS)],
+    ) -> Response:
+        """Log in on a channel anew, and look whether it is set up as it has to be.
+
+        Nothing is sent to anybody, and nothing is taken from the bot that runs. One look at a time.
+        """
+        async with checking:
+            found = await gateway.channels.check(name)
+        if found is None:
+            raise ProblemError(problem("unknown-channel", f"there is no channel {name!r}"))
+        return answer(CheckedChannelBody(ok=not found.has_problem, lines=found.lines))
+
+    return router
+
+
+def _add_webhooks(router: APIRouter, gateway: Host) -> None:
+    """Add the routes where platforms deliver."""
+
     @router.post(
         WEBHOOK_PATH,
         response_model=StatusBody,
@@ -98,27 +125,6 @@ def channels_router(gateway: Host) -> APIRouter:
         Meta (WhatsApp) shows `hub.verify_token` and wants `hub.challenge` back.
         """
         return _answered(name, gateway.channels.answer_challenge(name, request.query_params))
-
-    @router.post(
-        "/api/v1/admin/channels/{name}/check",
-        response_model=CheckedChannelBody,
-        responses=problems(404),
-        tags=["administration"],
-    )
-    async def check_channel(
-        name: Annotated[str, Path(description="Of the channel.", max_length=_NAME_CHARACTERS)],
-    ) -> Response:
-        """Log in on a channel anew, and look whether it is set up as it has to be.
-
-        Nothing is sent to anybody, and nothing is taken from the bot that runs. One look at a time.
-        """
-        async with checking:
-            found = await gateway.channels.check(name)
-        if found is None:
-            raise ProblemError(problem("unknown-channel", f"there is no channel {name!r}"))
-        return answer(CheckedChannelBody(ok=not found.has_problem, lines=found.lines))
-
-    return router
 
 
 def _answered(name: str, taken: DeliveryAnswer | None) -> Response:
