@@ -42,7 +42,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import load_config
 
 CHARACTERS = range(200, 200_000)
-PLATFORMS = ("telegram", "discord", "slack", "matrix", "email")
+PLATFORMS = ("telegram", "discord", "slack", "matrix", "whatsapp", "email")
 WORD = re.compile(r"\w+")
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 PARSER.disable(["html_block", "html_inline"])  # what is written as HTML is text everywhere
@@ -193,6 +193,7 @@ class Tally:
 
     async def send(self, adapter: Adapter, world: World, chat: str, name: str, text: str) -> None:
         """Lay a document out, send it in a chat of its own, and compare."""
+        await world.write(chat, 0)  # WhatsApp takes answers alone
         began = time.thread_time()
         payloads = adapter.render(text)
         self.slowest_ms = max(self.slowest_ms, (time.thread_time() - began) * 1000)

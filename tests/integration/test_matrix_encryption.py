@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from support.matrix_world import open_world
+from support.patience import WAIT_S
 
 from everturn_channels.errors import SetupError
 from everturn_channels.matrix import reading
@@ -44,6 +46,27 @@ async def test_a_message_without_its_key_is_told_of_and_read_when_it_comes(
     ]
     assert notice["msgtype"] == "m.notice"
     assert "I cannot read what you wrote" in notice["body"]
+
+
+async def test_one_time_keys_that_were_used_up_are_made_anew(tmp_path: Path) -> None:
+    """Without any, nobody new could write to the bot."""
+    async with (
+        open_world(tmp_path, is_encrypted=True) as world,
+        world.serving(world.adapter(keys=True)),
+    ):
+        await world.ann.write(world.room, "before")
+        await world.heard("before")
+        device = world.api.devices[world.bot.token]
+        first = set(device.one_time_keys)
+        device.one_time_keys.clear()
+        await world.ann.write(world.room, "after")
+        await world.heard("after")
+        with anyio.fail_after(WAIT_S):
+            while not device.one_time_keys:  # noqa: ASYNC110 - the homeserver does not tell
+                await anyio.sleep(0.01)
+
+    assert first
+    assert not first & set(device.one_time_keys)
 
 
 async def test_lost_keys_are_not_hidden(tmp_path: Path) -> None:

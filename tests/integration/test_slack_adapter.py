@@ -212,6 +212,23 @@ async def test_what_was_written_during_an_outage_is_read_with_its_threads() -> N
     assert message_of(handler, "in the new thread").chat.topic == later
 
 
+async def test_a_repeat_of_minutes_later_is_the_same_message() -> None:
+    """Slack repeats what it was not told of for five minutes, and to the next socket as well."""
+    async with open_slack_world() as world:
+        async with world.running() as handler:
+            ts = await world.api.say(DM, "once")
+            await handler.until_handled(1)
+        raw = world.api.channels[DM]["messages"][ts]
+        async with world.running() as handler:
+            await world.api._tell(DM, raw)
+            await world.api.say(DM, "next")
+            await handler.until(lambda: "next" in handler.texts())
+            again = [each for each in handler.events if isinstance(each, Message)]
+
+    assert {each.id for each in again if each.text == "once"} <= {ts}
+    assert handler.texts()[-1] == "next"
+
+
 async def test_what_may_be_there_is_looked_for() -> None:
     """In threads, among files, and after a change; a nonce that somebody else wrote is none."""
     file = OutgoingFile(data=b"plan", file_name="plan.pdf", media_type="application/pdf")
