@@ -46,10 +46,9 @@ def test_a_module_that_opens_files_is_an_exception_and_an_exception_opens_files(
     """A list of exceptions that nobody needs hides those that are."""
     modules = ("everturn_gateway.folders", "everturn_gateway.clock", "everturn_actors.codec")
 
-    assert wrong([], *modules) == [
-        "everturn_gateway.folders calls mkdir",
-        "everturn_gateway.folders calls open",
-    ]
+    told = wrong([], *modules)
+    assert {line.partition(" calls ")[0] for line in told} == {"everturn_gateway.folders"}
+    assert "everturn_gateway.folders calls open" in told
     assert wrong(["everturn_gateway.folders"], *modules) == []
     assert wrong(["everturn_gateway.folders", "everturn_gateway.clock"], *modules) == [
         "everturn_gateway.clock opens no file"
