@@ -424,6 +424,27 @@ async def test_files_of_one_call_go_as_one_and_singly_where_that_is_refused() ->
     assert done == "done"
 
 
+async def test_files_that_go_singly_go_once_each() -> None:
+    """A platform that wants quiet in between gets the rest later, and not all of them again."""
+    names = [f"{n}.txt" for n in range(4)]
+    files = tuple(Upload(data=b"hello", media_type="text/plain", file_name=n) for n in names)
+    adapter = ScriptedAdapter(able=capabilities(files_at_once=10))
+    adapter.fail("send", RefusedError("not these"), None, UnknownOutcomeError("who knows"))
+    adapter.fail("send", None, NotSentError("slower", retry_after_s=1))
+    send = Deed("send", gives=lambda _: ToolOutput(text="ok", files=files))
+    async with delivering(
+        calling(("c", "send")), "done", adapter=adapter, tools=by_name(send)
+    ) as test:
+        said = await test.say()
+        await pass_doubt(test.clock)
+        await test.clock.until_sleeping(1)
+        test.clock.advance(1)
+        await test.until_delivered(said.session_id)
+
+    again = [f"(again) <{name}>" for name in names[1:]]
+    assert adapter.world.texts == ["<0.txt>", *again, "done"]
+
+
 async def test_a_file_that_is_gone_is_named() -> None:
     """The oldest files of a session are let go; a late delivery has to say so."""
     send = Deed("send", gives=lambda _: ToolOutput(text="ok", files=(FILE,)))

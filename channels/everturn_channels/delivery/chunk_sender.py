@@ -56,6 +56,8 @@ class DeliveryJob(Struct, kw_only=True):
     "Whether the first chunk may have been sent anew already, in place of the preview."
     edits: int = 0
     "How often the preview may have become the reply."
+    files: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
+    "By chunk: the files of it that are out, by number, and what they are called there."
 
     def mark(self, index: int, mark: Mark, *, platform_id: str = "", error: str = "") -> None:
         """Note what became of a chunk."""
@@ -117,7 +119,7 @@ class ChunkSender:
             file = OutgoingFile(data=data, file_name=REPLY_FILE, media_type="text/markdown")
             return await self._adapter.send(structs.replace(message, payload="", file=file))
         if attachments := attachments_of(item, message.payload):
-            return await self._send_files(message, attachments)
+            return await self._send_files(message, attachments, job.files.setdefault(index, {}))
         if item.kind == "approval" and index == len(job.chunks) - 1 and self._has_buttons:
             question = question_of(self._session.state, item)
             buttons = buttons_of(question, self._session.session_id)
@@ -168,43 +170,50 @@ class ChunkSender:
             return await self._adapter.send(message)
         return platform_id
 
-    async def _send_files(self, message: Outbound, attachments: Sequence[Attachment]) -> str:
+    async def _send_files(
+        self, message: Outbound, attachments: Sequence[Attachment], done: dict[int, str]
+    ) -> str:
         """Send files as one message; a line names each that cannot be sent.
 
-        Where they are refused together, each is sent by itself.
+        Where they are refused together, each is sent by itself. `done` holds by number what is
+        out, also from tries before this one: it is not sent again.
         """
-        found = [(each, await self._file(each)) for each in attachments]
-        files = [(each, file) for each, file in found if isinstance(file, OutgoingFile)]
-        lines = [line for _, line in found if isinstance(line, str)]
-        bare, sent = structs.replace(message, payload=""), ""
-        for text in lines if files else ():
-            await self._adapter.send(
-                structs.replace(bare, payload=line(self._adapter, text), nonce="")
-            )
-        if len(files) > 1:
+        found = {n: await self._file(f) for n, f in enumerate(attachments) if n not in done}
+        files = {n: each for n, each in found.items() if isinstance(each, OutgoingFile)}
+        lines = {n: each for n, each in found.items() if isinstance(each, str)}
+        bare = structs.replace(message, payload="")
+        if not files and not done:
+            lines = {0: "\n".join(lines.values())}
+        if len(files) > 1 and not done:
+            first, *rest = files.values()
             try:
-                rest = tuple(file for _, file in files[1:])
-                return await self._adapter.send(
-                    structs.replace(bare, file=files[0][1], more_files=rest)
+                name = await self._adapter.send(
+                    structs.replace(bare, file=first, more_files=tuple(rest))
                 )
+                done |= dict.fromkeys(files, name)
             except RefusedError as error:
                 if error.is_chat_gone:
                     raise
-        for number, (each, file) in enumerate(files):
-            name = f"{number}{bare.nonce}"[:_NONCE_CHARACTERS] if number else bare.nonce
-            single = structs.replace(bare, file=file, nonce=name if bare.nonce else "")
-            try:
-                sent = await self._adapter.send(single)
-            except RefusedError as error:
-                if error.is_chat_gone:
-                    raise
-                text = line(self._adapter, refused_file(each))
-                sent = await self._adapter.send(structs.replace(single, payload=text, file=None))
-        if files:
-            return sent
-        return await self._adapter.send(
-            structs.replace(bare, payload=line(self._adapter, "\n".join(lines)))
-        )
+        for number, file in files.items():
+            if number not in done:
+                single = structs.replace(bare, file=file, nonce=_nonce_of(bare, number))
+                done[number] = await self._send_file(single, attachments[number])
+        for number, text in lines.items():
+            single = structs.replace(bare, payload=line(self._adapter, text))
+            done[number] = await self._adapter.send(
+                structs.replace(single, nonce=_nonce_of(bare, number))
+            )
+        return done[min(done)]
+
+    async def _send_file(self, message: Outbound, attachment: Attachment) -> str:
+        """Send a file, or, where it is refused, a line that names it."""
+        try:
+            return await self._adapter.send(message)
+        except RefusedError as error:
+            if error.is_chat_gone:
+                raise
+            text = line(self._adapter, refused_file(attachment))
+            return await self._adapter.send(structs.replace(message, payload=text, file=None))
 
     async def _file(self, attachment: Attachment) -> OutgoingFile | str:
         """Return a file to send, or the line in its place."""
@@ -228,3 +237,10 @@ class ChunkSender:
             is_voice=attachment.is_voice,
             duration_s=attachment.duration_s,
         )
+
+
+def _nonce_of(message: Outbound, number: int) -> str:
+    """Return what names a file of a message where it goes by itself."""
+    if not number or not message.nonce:
+        return message.nonce
+    return f"{number}{message.nonce}"[:_NONCE_CHARACTERS]
