@@ -26,6 +26,10 @@ from support.whatsapp_api import APP_SECRET, NUMBER_ID, open_whatsapp_api
 from support.whatsapp_api import TOKEN as WHATSAPP_TOKEN
 
 from everturn_actors.model import ToolCall
+from everturn_channels.access.pairing import Pairing
+from everturn_channels.adapter import Person
+from everturn_gateway.app import open_keyed
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.first_steps.services import plist_text, unit_text
 from everturn_gateway.config.env_file import read_env_file
 from everturn_gateway.config.settings import load_config
@@ -376,6 +380,31 @@ async def test_bots_on_other_platforms(tmp_path: Path) -> None:
     (tag,) = re.findall(r"EMAIL_SECRET_TAG=\W*(\w+)", kept)
     assert MAILBOX.replace("@", f"+{tag}@") in by_mail.out
     assert (unknown.code, "nobody can be asked here" in unknown.err) == (2, True)
+
+
+async def test_an_owner_by_the_code_of_a_bot(tmp_path: Path) -> None:
+    """Also of somebody who was let in before; where nothing can be written nobody is let in."""
+    file = tmp_path / "everturn.yaml"
+    file.write_text("server: {port: 0}  # mine\n")
+    config = await anyio.to_thread.run_sync(partial(load_config, file, environ={}))
+    async with open_keyed(config, is_change=True) as keyed:
+        pairing = Pairing(keyed, SystemClock())
+        codes = [await pairing.ask("telegram", Person(id=each)) for each in ("7", "8")]
+    first, second = (str(code) for code in codes)
+    approve = partial(everturn, "pair", "approve", cwd=tmp_path)
+    let_in = await approve(first)
+    owned = await approve(first, "--owner", "me", "--json")
+    refused = await approve(second, "--owner", "me")
+    async with open_keyed(config, is_change=False) as keyed:
+        waiting = await Pairing(keyed, SystemClock()).pending()
+
+    assert let_in.code == 0, let_in.err
+    assert json.loads(owned.out)["owner"] == "me"
+    text = file.read_text()
+    assert text.startswith("server: {port: 0}  # mine\n")
+    assert yaml.safe_load(text)["owners"] == [{"name": "me", "accounts": {"telegram": "7"}}]
+    assert (refused.code, "has an owner me already" in refused.err) == (2, True)
+    assert [each.code for each in waiting] == [second]
 
 
 async def test_a_service(tmp_path: Path) -> None:

@@ -210,6 +210,16 @@ class Pairing:
             and not any(_is(person, each.channel, each.sender_id) for person in known)
         )
 
+    async def asked(self, code: str) -> Request:
+        """Return the request with a code, as `approve` takes it, whatever was answered to it.
+
+        Raises:
+            UnknownCodeError: No request that is still valid has this code.
+            PairingError: A list cannot be read.
+        """
+        with _translated():
+            return _with_code(await self._pending.read(), code, self._clock.now())
+
     async def approve(self, code: str, *, by: str = "") -> Request:
         """Let the person with this code in; return who that is, once it is durable.
 

@@ -63,8 +63,10 @@ class Reactions:
 
         What it raises is judged by `dispositions`.
         """
-        if not reaction.sender.id:
-            return  # to the core, nobody in particular is whoever runs the gateway
+        # To the core, nobody in particular is whoever runs the gateway; and what was lost on its
+        # way to a platform has no id either.
+        if not reaction.sender.id or not reaction.message_id:
+            return
         with anyio.fail_after(self._take_s):
             admission = await self._access.admit(reaction.chat, reaction.sender, is_addressed=True)
             if admission is None or admission.decision.action in {"ignore", "record"}:
@@ -118,16 +120,17 @@ class Reactions:
     async def _tell(self, reaction: Reaction, state: SessionState, key: ConversationKey) -> None:
         """Try a turn again, or have the model told of a reaction, as the settings say."""
         mode, session_id = self._settings.on_reaction, state.session_id
-        if mode == "ignore" and reaction.emoji != AGAIN:
+        is_again = plain_emoji(reaction.emoji) == AGAIN
+        if mode == "ignore" and not is_again:
             return
-        is_turn = mode == "answer" or reaction.emoji == AGAIN
+        is_turn = mode == "answer" or is_again
         admission = await self._access.admit(reaction.chat, reaction.sender, is_addressed=is_turn)
         if admission is None:
             return
         said = await self._service.reader.said_in(session_id, reaction.message_id)
         if said is None:
             return  # somebody else's, or from before this conversation
-        if reaction.emoji == AGAIN and admission.decision.action == "answer":
+        if is_again and admission.decision.action == "answer":
             try:
                 name = message_key(key, reaction.id)
                 await self._service.retry(session_id, idempotency_key=name)

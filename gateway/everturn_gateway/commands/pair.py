@@ -8,7 +8,7 @@ import sys
 from functools import partial
 
 from everturn_actors.state.serialization import utc_text
-from everturn_channels.access.pairing import Paired, Pairing, Request, plain_code
+from everturn_channels.access.pairing import Paired, Pairing, Request
 from everturn_gateway.app import open_keyed
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.first_steps.owners import with_owner, write_config_text
@@ -107,20 +107,23 @@ def approve_pair(options: Options, code: str, *, owner: str = "", as_json: bool 
     async def let_in() -> tuple[Request, str]:
         async with open_keyed(config, is_change=True) as keyed:
             pairing = Pairing(keyed, SystemClock())
-            plain = plain_code(code)
-            found = [each for each in await pairing.pending() if each.code == plain]
-            changed = with_owner(config, owner, found[0]) if owner and found else ""
+            changed = with_owner(config, owner, await pairing.asked(code)) if owner else ""
+            if changed and config.path:  # first: where it cannot be written nobody is let in
+                write_config_text(config.path, changed)
             return await pairing.approve(code), changed
 
     person, changed = run_async(let_in)
     name = f" ({person.name})" if person.name else ""
     record = {"channel": person.channel, "sender_id": person.sender_id, "name": person.name}
     text = f"approved: {person.sender_id}{name} on {person.channel}"
-    if changed and config.path:
-        write_config_text(config.path, changed)
+    if changed:
         told = run_async(partial(_reload, config))
         text += f"\n{owner} is an owner; {told}"
-    print_done(text, {**record, "approved": True, "owner": owner or None}, as_json=as_json)
+    elif owner:
+        text += "\nan owner has this account already"
+    print_done(
+        text, {**record, "approved": True, "owner": owner if changed else None}, as_json=as_json
+    )
     return EXIT_OK
 
 

@@ -134,11 +134,11 @@ def set_up_bot(
         msg = f"{file}: {error}; set channels.{platform} by hand: `everturn help {platform}`"
         raise GatewayError(msg) from error
     config, account = _tried(file, changed, platform, ChainMap(given, dict(process_environ())))
+    place: str | None = None
+    for variable, value in given.items():  # first: the configuration is not valid without them
+        place = write_key(file.with_name(ENV_NAME), variable, value, keep=keep)
     with explaining_faults(file):
         replace_file(file, changed, mode=file.stat().st_mode & 0o777)
-    place: str | None = None
-    for variable, value in given.items():
-        place = write_key(file.with_name(ENV_NAME), variable, value, keep=keep)
     if place:
         say(f"secret in {place}")
     say(f"bot      {platform} in {file}")
