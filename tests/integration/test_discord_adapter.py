@@ -301,13 +301,17 @@ async def test_a_question_begins_a_thread_which_is_a_conversation() -> None:
             api.fail("POST", "/threads$", 403, body={"code": 50013, "message": "Missing"})
             instead = await bot.send(again)
             await bot.edit(world.general, topic, instead, payload("a talk"))
+            await api.button_clicks("yes", author=ann, below=instead)
+            await api.reacts(world.general, instead, "👍", who=ann, author=world.bot)
+            await api.until(lambda: len(notes.events) == 6)
         async with serving(api, notes, make(api, has_threads=True)) as bot:
+            await bot.edit(world.general, topic, instead, payload("a walk"))
             del world.messages[world.general][topic]  # or a thread that somebody else opened
             with pytest.raises(RefusedError) as raised:
                 await bot.send(again)
     assert raised.value.is_chat_gone
 
-    first, beside, more, status = notes.events
+    first, beside, more, status, *answers = notes.events
     assert [(e.text, e.chat.id, e.chat.topic) for e in (first, beside, more)] == [  # type: ignore[union-attr]
         ("what is  on?", world.general, topic),
         ("lunch?", world.general, ""),
@@ -318,7 +322,8 @@ async def test_a_question_begins_a_thread_which_is_a_conversation() -> None:
     assert (status.id, status.chat.topic) == (command["id"], "")
     assert world.channels[topic]["name"] == "what is on?"
     assert [m["content"] for m in api.said(topic)] == ["a film", "a play"]
-    assert [m["content"] for m in api.said()] == ["a talk"]  # nothing is lost where none can be
+    assert [m["content"] for m in api.said()] == ["a walk"]  # nothing is lost where none can be
+    assert [e.chat.topic for e in answers] == [topic, topic]
     assert len(api.requests("POST", "/threads")) >= 2
     assert topic in api.reactions
 

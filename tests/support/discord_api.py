@@ -133,7 +133,9 @@ class DiscordApi(Rest):
             reaction |= {"guild_id": self.world.guild_id, "member": self.world.member(who)}
         await self.emit("MESSAGE_REACTION_ADD", reaction)
 
-    async def uses(self, kind: int, data: Payload, *, author: Payload, channel: str) -> Payload:
+    async def uses(
+        self, kind: int, data: Payload, *, author: Payload, channel: str, **more: Any
+    ) -> Payload:
         """Somebody uses a slash command (2) or a component (3)."""
         world, where = self.world, self.world.channels[channel]
         token = f"interaction-{world.new_id()}"
@@ -152,6 +154,7 @@ class DiscordApi(Rest):
             "context": 1 if where["type"] == DM else 0,
             "attachment_size_limit": 10 * 2**20,
             "data": data,
+            **more,
         }
         if where["type"] == DM:
             interaction["user"] = author
@@ -171,11 +174,14 @@ class DiscordApi(Rest):
         where = channel or self.world.general
         return await self.uses(2, data, author=author, channel=where)
 
-    async def button_clicks(self, data: str, *, author: Payload, channel: str = "") -> Payload:
-        """Somebody presses a button; return what the bot answers."""
+    async def button_clicks(
+        self, data: str, *, author: Payload, channel: str = "", below: str = ""
+    ) -> Payload:
+        """Somebody presses a button below a message; return what the bot answers."""
         where = channel or self.world.general
         pressed: Payload = {"custom_id": data, "component_type": 2}
-        return await self.uses(3, pressed, author=author, channel=where)
+        message = {"message": self.world.messages[where][below]} if below else {}
+        return await self.uses(3, pressed, author=author, channel=where, **message)
 
     async def emit(self, event: str, data: Payload) -> None:
         """Tell every session what happened, as far as its intents go."""

@@ -240,7 +240,7 @@ class DiscordAdapter(Adapter):
 
     async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """As `Adapter.edit`."""
-        await self._sender.edit(self._sender.place_of(chat_id, topic), platform_id, payload)
+        await self._sender.edit(chat_id, topic, platform_id, payload)
 
     async def type(self, chat_id: str, topic: str) -> None:
         """As `Adapter.type`."""

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import discord
 from discord.http import Route
+from msgspec.structs import replace
 
 from everturn_channels.adapter import ButtonClick, ChatRef, Command
 from everturn_channels.command_registry import CommandSpec, command_named
@@ -145,7 +146,7 @@ class Interactions:
             if interaction.type is discord.InteractionType.application_command:
                 event: Command | ButtonClick = read_command(interaction, answers.answer)
             elif interaction.type is discord.InteractionType.component:
-                event = read_click(interaction, self._answering(interaction))
+                event = self._click(interaction)
             elif interaction.type is discord.InteractionType.autocomplete:
                 found = await suggest(read_command(interaction, answers.answer))
                 choices = [
@@ -169,6 +170,13 @@ class Interactions:
         deferred = {"type": _DEFERRED, "data": {"flags": EPHEMERAL}}
         if await self._acknowledge(interaction, deferred) and not give(event, answers.finish):
             await answers.finish()  # nobody takes it: the waiting sign must not stay
+
+    def _click(self, interaction: discord.Interaction) -> ButtonClick:
+        """Return a click in the conversation of its message; raises `UNREADABLE`."""
+        click = read_click(interaction, self._answering(interaction))
+        message, chat = interaction.message, click.chat
+        topic = chat.topic or (self._sender.topic_of(str(message.id)) if message else "")
+        return replace(click, chat=replace(chat, topic=topic))
 
     def _answering(self, interaction: discord.Interaction) -> Callable[[str], Awaitable[None]]:
         async def answer(text: str) -> None:

@@ -88,6 +88,8 @@ class Sender:
         self._titles: OrderedDict[str, str] = OrderedDict()
         self._instead: OrderedDict[str, int] = OrderedDict()
         "By thread that cannot be opened: the channel."
+        self._topics: OrderedDict[str, str] = OrderedDict()
+        "By message that stands in a channel instead: the thread."
         self._paused_until: dict[int, float] = {}
         "By channel, on the event loop's clock: Discord wants to hear nothing there."
         self._homes: OrderedDict[str, int] = OrderedDict()
@@ -102,6 +104,10 @@ class Sender:
         """Remember what a thread is called that is opened below a message."""
         _remember(self._titles, message_id, " ".join(text.split())[:TITLE_CHARS])
 
+    def topic_of(self, message_id: str) -> str:
+        """Return the thread that a message in a channel belongs into; empty = it does not."""
+        return self._topics.get(message_id, "")
+
     def place_of(self, chat: str, topic: str) -> int:
         """Return the channel or thread in which something is said."""
         return self._instead.get(topic) or channel_of(chat, topic)
@@ -115,10 +121,13 @@ class Sender:
         try:
             return await act(place)
         except RefusedError as error:
-            is_unknown = getattr(error.__cause__, "code", 0) == UNKNOWN_CHANNEL
-            if not (self.opens_threads and topic and is_unknown):
+            if not self._is_unopened(topic, error):
                 raise
         return await act(await self._open_thread(chat, topic))
+
+    def _is_unopened(self, topic: str, error: RefusedError) -> bool:
+        is_unknown = getattr(error.__cause__, "code", 0) == UNKNOWN_CHANNEL
+        return self.opens_threads and bool(topic) and is_unknown
 
     async def _open_thread(self, chat: str, topic: str) -> int:
         """Open a thread below a question; return it, or the channel where none can be opened.
@@ -169,7 +178,10 @@ class Sender:
 
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`."""
-        return await self._in_place(message.chat_id, message.topic, partial(self._send, message))
+        name = await self._in_place(message.chat_id, message.topic, partial(self._send, message))
+        if message.topic in self._instead:
+            _remember(self._topics, name, message.topic)
+        return name
 
     async def _send(self, message: Outbound, channel: int) -> str:
         payload = _content(message.payload)
@@ -214,8 +226,17 @@ class Sender:
         except UnknownOutcomeError as error:  # the line may be there; the message surely is not
             raise NotSentError(str(error)) from error
 
-    async def edit(self, channel: int, platform_id: str, payload: str) -> None:
+    async def edit(self, chat: str, topic: str, platform_id: str, payload: str) -> None:
         """As `Adapter.edit`."""
+        try:
+            await self._edit(self.place_of(chat, topic), platform_id, payload)
+        except RefusedError as error:
+            if not self._is_unopened(topic, error):
+                raise
+            # Where none could be opened, before a restart, it stands in the channel.
+            await self._edit(_id(chat), platform_id, payload)
+
+    async def _edit(self, channel: int, platform_id: str, payload: str) -> None:
         route = Route(
             "PATCH",
             "/channels/{channel_id}/messages/{message_id}",
