@@ -680,8 +680,11 @@ async def test_an_answer_newer_than_the_library_still_counts_as_sent() -> None:
     async with open_bot() as (api, adapter, _):
         api.chats[ANN]["type"] = {"kind": "private"}
         sent = await adapter.send(out())
+        file = OutgoingFile(data=b"a", file_name="a.txt", media_type="text/plain")
+        album = await adapter.send(out("", file=file, more_files=(file,)))
 
     assert (ANN, int(sent)) in api.messages
+    assert int(album) == int(sent) + 1
 
 
 # --- webhook, check, secrets ---------------------------------------------------------------------

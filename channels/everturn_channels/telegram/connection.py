@@ -291,6 +291,8 @@ def _message_id(answer: object) -> int:
     match answer:
         case {"ok": True, "result": {"message_id": int(message_id)}}:
             return message_id
+        case {"ok": True, "result": [{"message_id": int(message_id)}, *_]}:  # of an album
+            return message_id
         case _:
             return 0
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, TypeVar, cast
 
 from aiogram.exceptions import TelegramBadRequest
@@ -252,16 +252,21 @@ class Sender:
 
     async def _sent_album(self, request: SendMediaGroup) -> str:
         """Return the id of the first message; Telegram numbers each file."""
-        sent = await self._line.send(request, deadline_s=UPLOAD_S)
-        return str(sent[0].message_id)
+        return await self._name_of(request, UPLOAD_S, lambda sent: sent[0])
 
     async def _sent(self, request: TelegramMethod[Message], deadline_s: float = REQUEST_S) -> str:
+        return await self._name_of(request, deadline_s, lambda sent: sent)
+
+    async def _name_of(
+        self, request: TelegramMethod[T], deadline_s: float, message: Callable[[T], Message]
+    ) -> str:
         try:
-            return str((await self._line.send(request, deadline_s=deadline_s)).message_id)
+            sent = message(await self._line.send(request, deadline_s=deadline_s))
         except UnreadableAnswerError as error:
             if error.message_id:  # newer than the library: what matters was understood
                 return str(error.message_id)
             raise
+        return str(sent.message_id)
 
     async def _refusing(self, request: Coroutine[object, object, T]) -> T:
         try:
