@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from msgspec import structs
+from support.files import files_with
 from support.stores import MemoryWorld
 
 from everturn_actors.errors import ToolFailedError
@@ -218,6 +219,10 @@ async def test_what_nobody_noted_is_read_from_the_logs_once(
             index.note(recovered.state, [last])
             assert len(await matches(index, "needle")) == 4
             await index.forget(TWO)
+            assert [each.session_id for each in await matches(index, "needle")] == [ONE]
+            assert files_with(tmp_path, b"four")  # no search finds it; it is there until a purge
+            await index.purge()
+            assert not files_with(tmp_path, b"four")
             assert [each.session_id for each in await matches(index, "needle")] == [ONE]
         assert reads.count(TWO) == 2
         assert b"needle two" not in await anyio.Path(path).read_bytes()

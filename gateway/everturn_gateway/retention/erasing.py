@@ -137,6 +137,8 @@ class Eraser(Struct, frozen=True, kw_only=True):
                         await self._in_session(row, person, tally)
                 after = page[-1].session_id
                 yield tally.as_record()
+            if isinstance(self.messages, StoreMessageIndex):
+                await self.messages.purge()
             await self._keep_record(person, tally.as_record())
             yield tally.as_record()
 

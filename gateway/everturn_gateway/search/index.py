@@ -137,6 +137,15 @@ class StoreMessageIndex:
             except CacheError as error:
                 self._lost(error)
 
+    async def purge(self) -> None:
+        """Overwrite what was forgotten: until then the file holds words that no search finds."""
+        begins = True
+        try:
+            while await to_thread.run_sync(partial(self._table.purge, begins=begins)):
+                begins = False
+        except CacheError as error:  # and put away, with all that it held
+            self._lost(error)
+
     # --- maintenance ---
 
     async def run(self) -> None:

@@ -38,6 +38,7 @@ _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
 _RANKED_ROWS: Final = 12_000  # that one search ranks; some 25 ms
 _SESSIONS_NAMED: Final = 200  # in one query, where no word stands for all of them
 _DATE_WORDS: Final = 150
+_MERGED_PAGES: Final = 200  # in one step of a purge, some 50 ms
 _COMMON_PLACES: Final = 512  # whose common words are held; those of others are counted again
 _EPOCH: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _LAST_DAY: Final = date(2079, 12, 31)
@@ -177,6 +178,27 @@ class MessageTable(SqliteCache):
             database.execute("DELETE FROM sessions WHERE number = ?", (number,))
             database.execute("DELETE FROM viewers WHERE number = ?", (number,))
             self._common.clear()
+
+    def purge(self, *, begins: bool) -> bool:
+        """Take one step of overwriting what was removed; return whether there is more to do.
+
+        Words of rows that were removed stay in the file until its parts are merged, and in SQLite's
+        log until that is emptied, which the last step does.
+
+        Source: https://www.sqlite.org/fts5.html#the_merge_command (read 2026-11-27).
+
+        Args:
+            begins: Whether this is the first step.
+        """
+        with self.transaction() as database:
+            before = database.total_changes
+            merge = "INSERT INTO messages (messages, rank) VALUES ('merge', ?)"
+            database.execute(merge, (-_MERGED_PAGES if begins else _MERGED_PAGES,))
+            if database.total_changes - before > 1:
+                return True
+        with self.transaction() as database:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return False
 
     def search(self, query: MessageQuery) -> tuple[list[MessageMatch], bool]:
         """Return the matches that are asked for, the best first, and whether there are more."""
