@@ -115,9 +115,10 @@ docs: $(VENV)-docs/.done
 	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-$(VENV)-docs/.done: docs/site/requirements.txt
+$(VENV)-docs/.done: docs/site/requirements.txt docs/site/diagrams.py
 	$(PYTHON) -m venv $(VENV)-docs
 	$(VENV)-docs/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
+	$(VENV)-docs/bin/python docs/site/diagrams.py $(VENV)-docs
 	@touch $@
 
 # All that a release is, below dist/: wheel, sources, the image's recipe with its locks, a bill of materials and

@@ -1,4 +1,4 @@
-"""What the site has beside the pages of this folder: pages of the project, and the decisions.
+"""What the site has beside the pages of this folder: other pages, decisions, and diagrams.
 
 mkdocs calls these functions by their names. Source: https://www.mkdocs.org/user-guide/configuration/#hooks
 and https://www.mkdocs.org/dev-guide/plugins/#events, read 2026-11-26.
@@ -7,9 +7,11 @@ and https://www.mkdocs.org/dev-guide/plugins/#events, read 2026-11-26.
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ OUTSIDE: Final = {
     "examples/README.md": "project/examples.md",
 }
 "Files of the project that are pages of the site, by their paths."
+DIAGRAMS: Final = ("mermaid.min.js", "mermaid.LICENSE.txt")
+"What draws them, where `diagrams.py` puts it: into the environment that makes the site."
+_SCRIPTS: Final = "assets/javascripts"
+_THEME_SCRIPT: Final = re.compile(r"<script src=\"([^\"]*)assets/javascripts/bundle\.")
 _LINK: Final = re.compile(r"(\[[^\]]*\])\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -36,10 +42,30 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the project."""
+    """Add the pages of the project, and what draws diagrams."""
     for path, page in OUTSIDE.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
+    for name in DIAGRAMS:
+        source = str(Path(sys.prefix) / name)
+        files.append(File.generated(config, f"{_SCRIPTS}/{name}", abs_src_path=source))
     return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Load what draws diagrams before the theme looks for it: the theme would ask unpkg.com.
+
+    Raises:
+        PluginError: The theme's page has no place for it.
+    """
+    del config
+    if 'class="mermaid"' not in output:
+        return output
+    found = _THEME_SCRIPT.search(output)
+    if found is None:
+        msg = f"{page.file.src_uri}: the theme's script is not where it was"
+        raise PluginError(msg)
+    script = f'<script src="{found[1]}{_SCRIPTS}/{DIAGRAMS[0]}"></script>'
+    return output[: found.start()] + script + output[found.start() :]
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
