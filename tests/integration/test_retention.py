@@ -189,7 +189,7 @@ async def test_both_are_commands(tmp_path: Path) -> None:
     assert nothing.out == "0 removed, 0.0 MB\n"
     assert (nobody.code, "CHANNEL:ID" in nobody.err) == (2, True)
     assert (unasked.code, "add --yes" in unasked.err) == (2, True)
-    assert "0 messages of telegram:7 are erased" in erased.out
+    assert "0 messages of telegram:7 erased" in erased.out
     assert "\noperate " in listed.out
     assert page.out.startswith("## How long what is kept\n")
     assert "--limit" in options.out

@@ -98,6 +98,11 @@ async def _obeyed_with_words(command: Command, conversation: Conversation) -> st
             raise InvalidInputError(msg)
 
 
+def turns_text(turns: int) -> str:
+    """Return how many turns there are, in words."""
+    return "1 turn" if turns == 1 else f"{turns:,} turns"
+
+
 def describe(status: Status) -> str:
     """Return what `/status` shows, one fact a line."""
     state = "answering" if status.busy else status.status

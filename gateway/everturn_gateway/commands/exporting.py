@@ -23,6 +23,7 @@ from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.http.live.markdown import ExportFormat
+from everturn_gateway.tools.wording import counted
 
 _ENDINGS: Final = {"markdown": "md", "jsonl": "jsonl", "openai": "openai.jsonl"}
 _PAGE: Final = 100
@@ -73,7 +74,9 @@ def export(
             left = [{"session_id": each, "detail": why} for each, why in faults]
             print_json({"folder": str(to), "sessions": written, "files": files, "left": left})
         else:
-            print_line(f"{written} sessions and {files} files are in {to}")
+            print_line(
+                f"{counted(written, 'session')} and {counted(files, 'file')} written into {to}"
+            )
         for each, why in faults[:_FAULTS_SHOWN]:
             say(f"session {each} is not there: {clean(why)}")
         return EXIT_FAILED if faults else EXIT_OK

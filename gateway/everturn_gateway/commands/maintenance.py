@@ -21,6 +21,7 @@ from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.retention.erasing import person_of
+from everturn_gateway.tools.wording import counted
 
 _MEGABYTE: Final = 1_000_000
 _SHOWN: Final = 20
@@ -101,13 +102,14 @@ def erase(options: Options, person: str, *, ask: bool, as_json: bool) -> int:
             print_json(dict(done))
         else:
             print_line(
-                f"{done['messages']} messages of {person} are erased: {done['removed']} sessions"
-                f" were removed, {done['rewritten']} were written anew, of {done['looked']}"
+                f"{counted(done['messages'], 'message')} of {person} erased:"
+                f" {counted(done['removed'], 'session')} removed, {done['rewritten']} written anew,"
+                f" of {done['looked']}"
             )
             for line in done["left"]:
                 print_line(f"left: {clean_text(line)}")
             print_line(
-                "what agents noted in their memory stays: `everturn help operate` tells of it"
+                "files of agents stay, such as MEMORY.md: `everturn help operate` has the list"
             )
         return EXIT_FAILED if any(each.startswith("session ") for each in done["left"]) else EXIT_OK
 

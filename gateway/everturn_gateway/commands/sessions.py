@@ -68,7 +68,14 @@ def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
 def search_sessions(
     options: Options, text: str, wanted: Mapping[str, str | int], *, as_json: bool
 ) -> int:
-    """Print what was said that fits a question or words, the best first; return the exit code."""
+    """Print what was said that fits a question or words, the best first; return the exit code.
+
+    Raises:
+        GatewayError: There is no word to look for.
+    """
+    if not text.strip():
+        msg = "there is nothing to look for: name some words"
+        raise GatewayError(msg)
     config = load(options)
 
     async def main() -> int:

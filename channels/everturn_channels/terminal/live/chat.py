@@ -20,6 +20,7 @@ from prompt_toolkit.history import History
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.client import Client, Status
+from everturn_channels.terminal.commands import turns_text
 from everturn_channels.terminal.conversation import Conversation, last_messages
 from everturn_channels.terminal.interrupts import open_interrupts
 from everturn_channels.terminal.live.completion import ChatCompleter
@@ -125,7 +126,7 @@ class LiveChat:
 
     async def _greet(self, status: Status, last: int) -> int:
         """Say where the person is; return the event after which the session is followed."""
-        goes_on = f"goes on after {status.turns} turns" if status.turns else "begins"
+        goes_on = f"goes on after {turns_text(status.turns)}" if status.turns else "begins"
         self._view.note(
             f"{status.key.agent}: session {status.session_id} {goes_on}. /help, Ctrl-D leaves."
         )

@@ -11,7 +11,7 @@ from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.client import Client, ListedSession
-from everturn_channels.terminal.commands import NO_SESSION, obey
+from everturn_channels.terminal.commands import NO_SESSION, obey, turns_text
 from everturn_channels.terminal.conversation import Conversation, last_messages
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.live.completion import Source
@@ -187,7 +187,7 @@ class Obeying:
             )
             self._view.note("(it had ended: a new session begins with all that was said in it)")
         status = await self._conversation.go_to(session_id)
-        self._view.note(f"({title_of(found)}: session {session_id}, {status.turns} turns)")
+        self._view.note(f"({title_of(found)}: session {session_id}, {turns_text(status.turns)})")
         after = await last_messages(self._client, status, RESUMED_MESSAGES)
         self._following.begin(session_id, after=after, tasks=tasks)
         if status.busy:

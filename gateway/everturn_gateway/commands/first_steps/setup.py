@@ -36,7 +36,7 @@ from everturn_gateway.config.settings import Config, is_set_up
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import installed
 from everturn_gateway.plugins.providers import key_variable
-from everturn_gateway.private_environ import process_environ
+from everturn_gateway.private_environ import process_environ, read_beside_again
 from everturn_gateway.providers.local.weights import missing_engine
 from everturn_gateway.providers.servers import (
     KeyRefusedError,
@@ -412,6 +412,7 @@ def _write(
         variable = key_variable(chosen.model.provider)
         place = write_key(folder / ENV_NAME, variable, chosen.key, keep=chosen.keep)
         say(f"key in   {place}")
+        read_beside_again()  # what stood there before is no other place
         if process_environ().get(variable, chosen.key) != chosen.key:
             say(f"note     {variable} of the environment goes before it: take that one out")
     path = config.agents_dir / agent / "agent.yaml"
