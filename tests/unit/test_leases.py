@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import anyio
 from msgspec.structs import replace
+from support.patience import WAIT_S
+from support.referee import MemoryReferee
 
+from everturn_actors.cluster.heartbeat import Heartbeat
 from everturn_actors.cluster.leases import (
     BACK_S,
     TTL_S,
@@ -14,7 +18,9 @@ from everturn_actors.cluster.leases import (
     next_beat,
     wanted,
 )
+from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.ports.ownership import Node
+from everturn_gateway.clock import SystemClock
 
 A, B, C = (Member(node=Node(name=name), instance=name) for name in "abc")
 
@@ -48,3 +54,19 @@ def test_who_said_goodbye_or_went_while_the_referee_was_there_is_not_waited_for(
     assert wanted(told(view, 100.0 + TTL_S, A)) == wanted(told(View(me=A), 0.0, A))
     view = told(View(me=A), 100.0, A, B)
     assert wanted(told(view, 101.0, A)) == wanted(told(View(me=A), 0.0, A))
+
+
+async def test_a_referee_that_was_silent_for_hours_is_heard_again() -> None:
+    """However often it did not answer in time."""
+    ownership = LeaseOwnership(A)
+    ownership.begun.set()
+    heartbeat = Heartbeat(MemoryReferee(anyio.current_time), ownership, SystemClock(), drain_s=0)
+    heartbeat._late = 2_000
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(heartbeat.run)
+        with anyio.fail_after(WAIT_S):
+            while not ownership.view.members:
+                await ownership.changed()
+        tasks.cancel_scope.cancel()
+
+    assert ownership.view.members == (A,)

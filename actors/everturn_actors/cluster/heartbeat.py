@@ -36,8 +36,8 @@ MOVING_S: Final = 0.1
 LEAVE_AFTER_S: Final = 1.2
 "How long a lease that should move stays: by then all have noticed, and look often."
 _SOON_S: Final = 0.05  # where a lease is free for the taking
-_PATIENCE_S: Final = 1.5  # for one answer; a late one is worth nothing
-_LONGEST_S: Final = 6.0  # the same after some that were late: a machine may be that busy
+_PATIENCES_S: Final = (1.5, 3.0, 6.0)
+"For one answer; for longer after some that were late: a machine may be that busy."
 _GONE_S: Final = 2.0  # for the last word to the referee
 
 
@@ -111,7 +111,7 @@ class Heartbeat:
 
     def _patience_s(self, now_s: float) -> float:
         """Return how long to wait for an answer: what is held must be let go in time."""
-        longest_s = min(_PATIENCE_S * 2.0**self._late, _LONGEST_S)
+        longest_s = _PATIENCES_S[min(self._late, len(_PATIENCES_S) - 1)]
         until_s = min((held.until_s for held in self._view.held.values()), default=math.inf)
         return max(0.05, min(longest_s, until_s - now_s))
 
