@@ -182,7 +182,7 @@ async def _taken(database: Database, node: str, before: _Lock | None = None) -> 
     try:
         for take, name in locks:
             if not await connection.fetchval(take, name) and not (
-                before is not None and await _taken_from(before, connection, name)
+                before is not None and await _taken_from(before, connection, take, name)
             ):
                 await connection.close()
                 return name
@@ -194,12 +194,13 @@ async def _taken(database: Database, node: str, before: _Lock | None = None) -> 
     return _Lock(connection, *row)
 
 
-async def _taken_from(before: _Lock, connection: Connection, name: str) -> bool:
+async def _taken_from(before: _Lock, connection: Connection, take: str, name: str) -> bool:
     """Return whether a lock is taken that only our own connection of before still held."""
-    if not await connection.fetchval(_END, name, before.pid, before.since):
-        return False
-    await connection.execute(_WAIT, name, timeout=_END_S)
-    return True
+    if await connection.fetchval(_END, name, before.pid, before.since):
+        await connection.execute(_WAIT, name, timeout=_END_S)
+        return True
+    # It may have ended by itself a moment ago: then nobody has the lock.
+    return bool(await connection.fetchval(take, name))
 
 
 def _name(database: Database) -> str:
