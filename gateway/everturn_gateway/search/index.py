@@ -167,8 +167,11 @@ class StoreMessageIndex:
         """Write what is noted, where the index was used, and let go of the file."""
         if self._table.is_open and self._is_complete:
             await self._guarded(self._write_news())
-        self._threads.shutdown(wait=False)
-        await to_thread.run_sync(self._table.close)
+        await to_thread.run_sync(self._end)
+
+    def _end(self) -> None:
+        self._threads.shutdown()  # a search that nobody waits for would open the file again
+        self._table.close()
 
     async def read_session(self, session: IndexedSession) -> None:
         """Bring the index up to the log of one session.
