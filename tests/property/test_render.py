@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from msgspec import structs
 from support.context_policies import POLICIES
@@ -102,6 +102,28 @@ specs = st.builds(
     st.sampled_from([700, 2_000, 8_000, 40_000]),
 )
 scripts = st.lists(said, min_size=1, max_size=12)
+
+
+def quiet(user: str, *steps: tuple[str, ...], reply: str = "") -> Said:
+    """Return a turn in which nothing happens but its calls."""
+    return Said(
+        users=(user,),
+        steps=steps,
+        reply=reply,
+        reports=False,
+        restart=False,
+        overflow=False,
+        steered=(),
+        broken=False,
+        summary=False,
+    )
+
+
+# What stays once the long message is cut costs more for its size than what was there before.
+DEARER_WHEN_CUT = [
+    quiet("", ("",), ("",), ("", ""), ("", "", "word " * 802), reply='{"key": 17}\n' * 31),
+    quiet("A1b2C3" * 890),
+]
 
 
 @dataclass(slots=True)
@@ -274,6 +296,8 @@ class Promised(Watched):
 
 @examples(4)  # each makes some thirty requests, and holds every one against the whole log
 @given(specs, scripts)
+@example(agent("baseagent", 700), DEARER_WHEN_CUT)
+@example(agent("everturn", 800), DEARER_WHEN_CUT)
 def test_every_request_of_every_session_is_as_it_is_promised(
     spec: AgentSpec, script: list[Said]
 ) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from everturn_actors.context.estimation.calibration import ModelStatistics, learn
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import input_window
+from everturn_actors.context.headroom import HIDINGS_MOST
 from everturn_actors.context.projection.projection import projection_units
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
@@ -124,8 +125,11 @@ class LiveSession:
         assert turn is not None
         if turn.step is None:
             self.record(StepStarted(turn=turn.number, step=len(turn.steps) + 1, model="m"))
-        conversation = self.known.conversation
-        self.record(*self.renderer.reduce(conversation, self.spec, self.tools, self.facts))
+        for _ in range(HIDINGS_MOST):
+            known = self.known.conversation, self.spec, self.tools, self.facts
+            if not (hidden := self.renderer.reduce(*known)):
+                break
+            self.record(*hidden)
         made = self.renderer.render(self.known.conversation, self.spec, self.tools, self.facts)
         self.requests.append(made)
         return made

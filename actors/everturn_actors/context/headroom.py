@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -33,6 +33,9 @@ Asked: TypeAlias = tuple[
 "What a request is made of."
 Hidden: TypeAlias = tuple[Projection, tuple[ContextReduced, ...]]
 "What is left of a projection, and the events that hide the rest."
+
+HIDINGS_MOST: Final = 3
+"How often it is asked before one request what has to be hidden: what is left is estimated anew."
 
 _FAR = 4  # a prompt of less than a quarter of the window
 _DOUBTS = 2.0  # standard deviations by which an estimate is taken to be wrong at most

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.hints import with_tools_refused
 from everturn_actors.context.estimation.windows import hint_notes
+from everturn_actors.context.headroom import HIDINGS_MOST
 from everturn_actors.context.model_stats.refusals import Refusals
 from everturn_actors.context.model_stats.reports import (
     as_priced,
@@ -221,13 +222,19 @@ async def _prepare(
         statistics = host.model_statistics.of(agent.spec.model)
         tools = agent.offered(statistics, host.state.open_turn)
         conversation = await _begun(host, agent.spec, tools, statistics)
-    hidden = await _hidden(host, conversation, agent, tools, statistics)
-    if hidden:
+    is_hidden = False
+    # What is left is estimated anew, and may be too much by that: then more is hidden now, instead
+    # of before the next request, whose cache would be broken again.
+    for _ in range(HIDINGS_MOST):
+        hidden = await _hidden(host, conversation, agent, tools, statistics)
+        if not hidden:
+            break
+        is_hidden = True
         await _keep(host, host.renderer.stored)
         await host.record(*hidden)
         conversation = await _begun(host, agent.spec, tools, statistics)
     rendered = host.renderer.render(conversation, agent.spec, tools, statistics)
-    if hidden:  # all of it was made anew, and to write it down takes as long
+    if is_hidden:  # all of it was made anew, and to write it down takes as long
         await anyio.lowlevel.checkpoint()
     await _keep(host, rendered.projection.stored)
     if not rendered.pictures.shown:
