@@ -16,11 +16,12 @@ from typing import Final
 import anyio
 from msgspec import Struct, structs
 
-from everturn_actors.events import Announced, Event, ModelReplied, Received
+from everturn_actors.events import Announced, Discarded, Edited, Event, ModelReplied, Received
 from everturn_actors.model import MEMORY, ConversationKey, Labels, SessionStatus, Usage
 from everturn_actors.ports import Observer, PassingObserver, SessionSummary
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
+from everturn_gateway.search.standing import as_they_stand
 
 ROWS_MAX: Final = 10_000  # some 700 bytes each
 TITLE_CHARACTERS: Final = 80
@@ -28,6 +29,7 @@ PREVIEW_CHARACTERS: Final = 160
 _TASK_HEAD: Final = re.compile(r"\A\[Scheduled task [^\n]*\]\n")
 _FIRST_EVENTS: Final = 8  # among which the first message of a session stands
 _SAID: Final = (ModelReplied, Received, Announced)
+_TAKEN_BACK: Final = frozenset((Discarded, Edited))
 
 
 class SessionOverview(Struct, frozen=True, kw_only=True):
@@ -181,8 +183,13 @@ class Changes(PassingObserver):
         state = await service.view(session_id)
         row = _row(state, (), known)
         if not row.first_words and row.turns:
-            first = await service.history(session_id, after=0, limit=_FIRST_EVENTS)
-            texts = (each.body.text for each in first if isinstance(each.body, Received))
+
+            async def read_after(seq: int, limit: int) -> Sequence[Event]:
+                return await service.history(session_id, after=seq, limit=limit)
+
+            first = await read_after(0, _FIRST_EVENTS)
+            standing = await as_they_stand(first, read_after, with_ambient=False)
+            texts = (each.body.text for each in standing if isinstance(each.body, Received))
             words = _first_words(_task(next(texts, "")), TITLE_CHARACTERS) or state.key.chat
             row = structs.replace(row, first_words=words)
         newer = self._rows.get(session_id)
@@ -221,6 +228,10 @@ def _row(
     """Return the row of a session, after `events`; `known` is the one before them."""
     turn = state.open_turn
     newest = state.newest_turn if turn is None else None
+    # What waits for the first turn may be changed or deleted; what was is not to be read here.
+    if known is not None and any(type(each.body) in _TAKEN_BACK for each in events):
+        first_words = known.first_words if known.turns else ""
+        known = structs.replace(known, first_words=first_words, preview="")
     return SessionOverview(
         session_id=state.session_id,
         key=state.key,

@@ -98,7 +98,9 @@ class _Known(Struct):
     def standing(self, event: Event) -> Event | None:
         """Return an event as it stands; None where its writer took it back."""
         match event.body:
-            case Edited(received=seq) if seq in self.gone:
+            case Edited(received=seq, text=text) if (
+                seq in self.gone or self.texts.get(seq, text) != text  # it was changed once more
+            ):
                 return None
             case Received() | AmbientStored() if event.seq in self.gone:
                 return None
