@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -509,3 +509,34 @@ async def test_a_job_that_its_store_did_not_take_is_not_there(tmp_path: Path) ->
         await jobs.write("new", SECTION, MADE)
 
     assert texts(await jobs.read()) == {}
+
+
+class _Busy(MemoryKeyedStore):
+    """Something changes while it is listed."""
+
+    then: Callable[[], Awaitable[None]] | None = None
+
+    async def list(self, prefix: str) -> tuple[str, ...]:
+        """Return what is there; the change is not."""
+        found, then, self.then = await super().list(prefix), self.then, None
+        if then is not None:
+            await then()
+        return found
+
+
+async def test_a_job_that_was_made_elsewhere_during_a_look_is_there_at_the_next(
+    tmp_path: Path,
+) -> None:
+    """Whoever made it on a machine that does not run it asks for it at once."""
+    keyed = _Busy()
+    jobs, elsewhere = (KeptJobs(tmp_path / name, keyed, timezone=ZONE) for name in ("a", "b"))
+    await elsewhere.read()
+
+    async def make() -> None:
+        await elsewhere.write("new", SECTION, MADE)
+        jobs.look_again()
+
+    keyed.then = make
+
+    assert set(texts(await jobs.read())) == set()
+    assert set(texts(await jobs.read())) == {"new"}

@@ -50,9 +50,13 @@ class KeptJobs(JobStore):
             OSError: The folder or the store cannot be read.
         """
         if not self._is_mirrored:
-            with _as_of_a_disk():
-                await self._mirror()
-            self._is_mirrored = True
+            self._is_mirrored = True  # until somebody looks again, who may do so meanwhile
+            try:
+                with _as_of_a_disk():
+                    await self._mirror()
+            except BaseException:
+                self._is_mirrored = False
+                raise
         return await super().read()
 
     def look_again(self) -> None:
