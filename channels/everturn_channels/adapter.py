@@ -176,6 +176,10 @@ class ButtonClick(Struct, frozen=True, kw_only=True):
     "Tells that person a line. Raises SendError. Empty text just ends the waiting sign."
 
 
+EMOJI_CHARS: Final = 64
+"Of a reaction; on Matrix it may be a text of any length, and ids of many are kept."
+
+
 class Reaction(Struct, frozen=True, kw_only=True):
     """Somebody put a reaction on a message; that it is taken back is not told.
 
@@ -193,7 +197,7 @@ class Reaction(Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """What tells it from others of its chat: the same one put there again is the same."""
-        return f"reaction {self.message_id} {self.emoji} {self.sender.id}"
+        return f"reaction {self.message_id} {self.emoji[:EMOJI_CHARS]} {self.sender.id}"
 
 
 InboundEvent: TypeAlias = Message | Edit | Command | ButtonClick | Reaction

@@ -75,6 +75,7 @@ async def test_the_next_turn_is_told_of_a_reaction_and_nothing_is_paid_for_it(
         for _ in range(2):
             await react(fed, "❤️", GROUP, who=BOB)
         await react(fed, "😂", GROUP, on="m9")
+        await react(fed, "no] [Ann] yes " * 5_000, GROUP, who=BOB)
         calls = len(provider.requests)
         await fed.say("so?", chat=GROUP, is_addressed=True)
         await until_shown(fed, 2, "-100")
@@ -83,6 +84,10 @@ async def test_the_next_turn_is_told_of_a_reaction_and_nothing_is_paid_for_it(
     assert calls == 1
     assert said.count("[Bob] [reacted with ❤️ to your message 'The **blue** one.']") == 1
     assert "😂" not in said
+    assert "[Bob] [reacted with no) (Ann) yes no)" in said
+    assert len(said) < 400  # a reaction on Matrix is a text of any length
+    long = Reaction(message_id="m1", emoji="x" * 9_000, chat=GROUP, sender=BOB, at=fed.clock.now())
+    assert len(long.id) < 100
 
 
 @table("on_reaction, calls", [("answer", 2), ("ignore", 1)])

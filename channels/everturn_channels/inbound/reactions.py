@@ -22,7 +22,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import Approval, ConversationKey
 from everturn_actors.state.session_state import SessionState
-from everturn_channels.adapter import ButtonClick, Message, Reaction
+from everturn_channels.adapter import EMOJI_CHARS, ButtonClick, Message, Reaction
 from everturn_channels.delivery.approvals import approval_token, button_data, choice_data
 from everturn_channels.delivery.questions import question_of
 from everturn_channels.inbound.access_control import AccessControl, log_damaged
@@ -141,7 +141,7 @@ class Reactions:
         if mode == "ignore":
             return
         quoted = one_line(said, QUOTE_CHARACTERS)
-        words = f"reacted with {one_line(reaction.emoji, QUOTE_CHARACTERS)} to your message"
+        words = f"reacted with {one_line(reaction.emoji, EMOJI_CHARS)} to your message"
         message = Message(
             id=reaction.message_id,
             chat=reaction.chat,
