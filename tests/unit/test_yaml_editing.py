@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import table
 
-from everturn_gateway.yaml_files.editing import EditError, with_fields, with_section
+from everturn_gateway.yaml_files.editing import EditError, with_fields, with_item, with_section
 
 AGENT = """\
 spec:
@@ -74,6 +74,7 @@ def test_what_cannot_be_changed_safely_is_refused(text: str) -> None:
         ("", "c:\n  t:\n    k: v\n"),
         ("a: 1  # x", "a: 1  # x\nc:\n  t:\n    k: v\n"),
         ("c:\n    d: {k: w}\na: 1\n", "c:\n    t:\n      k: v\n    d: {k: w}\na: 1\n"),
+        ("c: # x\n # of d\n d: {k: w}\n", "c: # x\n t:\n   k: v\n # of d\n d: {k: w}\n"),
         ("c: {t: {x: 1}}\n", "c: {t: {x: 1, k: v}}\n"),
         ("c: {d: 1}\n", None),
         ("c:\n", None),
@@ -87,6 +88,12 @@ def test_a_section_is_added_or_filled(text: str, expected: str | None) -> None:
     except EditError:
         found = None
     assert found == expected
+
+
+def test_an_item_is_added_before_what_is_said_of_the_next() -> None:
+    """A comment stays with what it is about."""
+    text = "c:\n- {a: x}\n"
+    assert with_item("c:\n# of b\n- a: b\n", "c", {"a": "x"}) == f"{text}# of b\n- a: b\n"
 
 
 @given(st.text(max_size=30))

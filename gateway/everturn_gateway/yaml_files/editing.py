@@ -102,8 +102,7 @@ def with_section(text: str, at: str, name: str, fields: Section) -> str:
     lines = [f"{name}:", *(f"  {field}: {_value(value)}" for field, value in fields.items())]
     if section:
         key, _ = _mapping(text, (at,)).value[0]
-        start = _line_start(text, key.start_mark.index)
-        indent = " " * key.start_mark.column
+        start, indent = _below(text, at), " " * key.start_mark.column
         new = "".join(f"{indent}{line}\n" for line in lines)
         changed = text[:start] + new + text[start:]
     elif at in told:
@@ -153,7 +152,7 @@ def with_item(text: str, at: str, item: Mapping[str, object]) -> str:
     if there:
         node: Any = yaml.compose(text, yaml.SafeLoader)
         mark = next(value for key, value in node.value if key.value == at).start_mark
-        start, indent = _line_start(text, mark.index), " " * mark.column
+        start, indent = _below(text, at), " " * mark.column
     else:
         start, indent = len(text), "  "
         lines = ["" if not text or text.endswith("\n") else "\n", *lines]
@@ -203,6 +202,12 @@ def _addition(
     begin = "" if text[:end].endswith("\n") else "\n"
     indent = " " * key.start_mark.column
     return end, end, begin + "".join(f"{indent}{name}: {new}\n" for name, new in added)
+
+
+def _below(text: str, at: str) -> int:
+    """Return where the line after a top field begins: what a comment there is about follows it."""
+    node: Any = yaml.compose(text, yaml.SafeLoader)
+    return _next(text, next(key for key, _ in node.value if key.value == at))
 
 
 def _line_start(text: str, index: int) -> int:
