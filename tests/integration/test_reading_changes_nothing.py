@@ -233,6 +233,7 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
                 "/results/",
                 "/files",
                 "/memory",
+                "/webhook",
             )
         )
         for path in odd
