@@ -128,7 +128,12 @@ async def test_a_question_in_a_group_begins_a_thread_which_is_a_conversation(
                 relation = {"rel_type": "m.thread", "event_id": root}
                 await world.ann.write(room, text, **nobody, **{"m.relates_to": relation})
             await eve.write(room, "bot: !status", **mention)
-            await world.handler.until(lambda: len(world.handler.events) == 5)
+            ids = {"user_ids": [world.bot.user, world.ann.user]}
+            both = await eve.write(room, "bot, ann: hi", **{"m.mentions": ids})
+            relation = {"rel_type": "m.thread", "event_id": both}
+            for person, text in ((world.ann, "hi, I am a bot"), (eve, "go on")):
+                await person.write(room, text, **nobody, **{"m.relates_to": relation})
+            await world.handler.until(lambda: len(world.handler.events) == 8)
 
     got = {getattr(e, "text", "!"): (e.chat.topic, e.is_addressed) for e in world.handler.events}  # type: ignore[union-attr]
     assert got == {
@@ -137,6 +142,9 @@ async def test_a_question_in_a_group_begins_a_thread_which_is_a_conversation(
         "and then?": (asked, True),
         "at one": (theirs, False),
         "!": ("", True),
+        "ann: hi": (both, True),
+        "hi, I am a bot": (both, False),
+        "go on": (both, True),
     }
 
 

@@ -57,6 +57,7 @@ KEY_WAIT_S: Final = 10.0
 "A key may come a moment after the message that it is for; what follows in the chat waits for it."
 TOLD_EVERY_S: Final = 3600.0
 _THREADS_KNOWN: Final = 5_000
+_NAMED_KNOWN: Final = 50  # of the people whom the first message of a thread names
 NO_KEY: Final = marked(
     "I cannot read what you wrote: it is encrypted, and its key was not given to me. If the key"
     " comes I read it then; or write it again."
@@ -99,8 +100,8 @@ class EventReader:
         self._told: Cooldown[str] = Cooldown(TOLD_EVERY_S)
         self._missing: RecentKeys[tuple[str, str]] = RecentKeys()
         "The rooms and sessions whose key was waited for in vain."
-        self._ours: OrderedDict[tuple[str, str], bool] = OrderedDict()
-        "By room and thread: whether it is one with the bot."
+        self._ours: OrderedDict[tuple[str, str], frozenset[str] | None] = OrderedDict()
+        "By room and thread: whom its first message names; None = it is none with the bot."
 
     async def read(self, raw: Json, room_id: str) -> Sequence[InboundEvent]:
         """Return what an event means; nothing where it is for nobody.
@@ -145,10 +146,10 @@ class EventReader:
         is_meant = is_named or is_reply
         event_id, here = text_of(event, "event_id"), room.chat(relation.thread)
         if relation.thread and not is_meant and here.type == "group":
-            is_meant = await self._is_ours(room, relation.thread)
+            is_meant = await self._is_ours(room, relation.thread, sender.id)
         message = Message(
             id=event_id,
-            chat=self._chat(room, relation.thread, event_id, is_meant=is_meant),
+            chat=self._chat(room, relation.thread, event_id, content if is_meant else None),
             sender=sender,
             text=without_name(text, connection.me, connection.name) if is_named else text.strip(),
             at=time_of(event, connection.clock.now()),
@@ -176,17 +177,21 @@ class EventReader:
             answer=self._answer(here, message.id),
         )
 
-    def _chat(self, room: Room, thread: str, event_id: str, *, is_meant: bool) -> ChatRef:
-        """Return where a message stands: in its thread, or in the one that it begins."""
+    def _chat(self, room: Room, thread: str, event_id: str, question: Json | None) -> ChatRef:
+        """Return where a message stands: in its thread, or in the one that a question begins."""
         chat = room.chat(thread)
-        is_first = self._connection.has_threads and chat.type == "group" and is_meant
-        if thread or not is_first:
+        has_threads = self._connection.has_threads and chat.type == "group"
+        if thread or not has_threads or question is None:
             return chat
-        self._note_thread(room.id, event_id, is_ours=True)
+        self._note_thread(room.id, event_id, question)
         return room.chat(event_id)
 
-    async def _is_ours(self, room: Room, thread: str) -> bool:
-        """Whether a thread began with a question to the bot, or with what the bot said."""
+    async def _is_ours(self, room: Room, thread: str, sender: str) -> bool:
+        """Whether a thread began with a question to the bot, or with what the bot said.
+
+        Not for whoever was asked beside the bot: that may be another bot, which Matrix does not
+        tell, and two that answer each other never stop.
+        """
         connection = self._connection
         if not connection.has_threads:
             return False
@@ -195,11 +200,13 @@ class EventReader:
             is_own = text_of(first, "sender") == connection.me
             content = object_of(first, "content")
             is_named = bool(content) and mentions(content, connection.me, connection.name)
-            self._note_thread(room.id, thread, is_ours=is_own or is_named)
-        return self._ours[room.id, thread]
+            self._note_thread(room.id, thread, content if is_own or is_named else None)
+        named = self._ours[room.id, thread]
+        return named is not None and sender not in named
 
-    def _note_thread(self, room_id: str, thread: str, *, is_ours: bool) -> None:
-        self._ours[room_id, thread] = is_ours
+    def _note_thread(self, room_id: str, thread: str, first: Json | None) -> None:
+        named = None if first is None else texts_of(first, "m.mentions", "user_ids")
+        self._ours[room_id, thread] = None if named is None else frozenset(named[:_NAMED_KNOWN])
         if len(self._ours) > _THREADS_KNOWN:
             self._ours.popitem(last=False)
 
@@ -231,7 +238,7 @@ class EventReader:
         return [
             Edit(
                 id=target,
-                chat=self._chat(room, thread, target, is_meant=is_named),
+                chat=self._chat(room, thread, target, content if is_named else None),
                 sender=room.person(sender),
                 text=without_name(text, connection.me, connection.name)
                 if is_named
