@@ -2,6 +2,8 @@
 
 - `adapter`: what a chat platform has to do to be a channel, and the values that pass between the
   two
+- `boxes`: quotes and lists that are open while Markdown is read: what stands before each line in
+  them
 - `channel_context`: what stands behind every channel: the service, and who may use it
 - `chunks`: cuts a text into pieces of at most a platform's size
 - `errors`: errors of the channels: what goes wrong between a person and a conversation
@@ -14,6 +16,7 @@
 - `models`: which model answers, as people ask and choose it
 - `money`: what something cost, as people read it
 - `names`: what others wrote, made fit to be shown: names in one line, texts that hide nothing
+- `online`: who says things on a platform, which is nobody between two logins
 - `prompts`: prompts of MCP servers: what a person types after `/prompt`, and the list that they see
 - `rate_limits`: how often something may happen: a line in the log, a word to a person, a message
 - `runner`: keeps one channel running: logs in, hands on what comes, and begins anew whatever

@@ -88,13 +88,13 @@ async def test_discord() -> None:
         servers = DiscordServers(
             api_base=api.base.replace("127.0.0.1", "api.invalid"),
             gateway_url=api.gateway.replace("127.0.0.1", "events.invalid"),
+            proxy=proxy.url(login=IN_URL),
         )
         bot = DiscordAdapter(
             name="discord",
             token=DISCORD_TOKEN,
             clock=QuickClock(api.world.now),
             servers=servers,
-            proxy=proxy.url(login=IN_URL),
         )
         async with serve_on(bot, RecordingHandler(), _connected):
             pass

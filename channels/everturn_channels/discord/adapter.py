@@ -60,12 +60,14 @@ CAPABILITIES = Capabilities(
 
 
 class DiscordServers(Struct, frozen=True, kw_only=True):
-    """Where Discord is; empty = Discord's own servers."""
+    """Where Discord is, and the way there; empty = Discord's own servers, reached directly."""
 
     api_base: str = ""
     "Of the API, with its version."
     gateway_url: str = ""
     "Where all connections to the gateway go, resumed ones too."
+    proxy: str = ""
+    "`http://host:port` or `socks5://host:port`."
 
 
 _DISCORD: Final = DiscordServers()
@@ -80,7 +82,6 @@ class DiscordAdapter(Adapter):
         token: Of the bot.
         clock: The time.
         servers: Where Discord is. For this bot only.
-        proxy: `http://host:port` or `socks5://host:port`; empty = none.
         backlog: How much of what was said in a channel during an absence is read.
         has_threads: Whether a question in a channel is answered in a thread below it.
     """
@@ -92,13 +93,11 @@ class DiscordAdapter(Adapter):
         token: str,
         clock: Clock,
         servers: DiscordServers = _DISCORD,
-        proxy: str = "",
         backlog: BacklogLimits = _BACKLOG,
         has_threads: bool = False,
     ) -> None:
         self.name, self._token, self._clock = name, token.strip(), clock
-        self._servers, self._proxy = servers, proxy
-        self._backlog = backlog
+        self._servers, self._backlog = servers, backlog
         self._sender = Sender(opens_threads=has_threads)
         self._interactions = Interactions(self._sender, self.render)
 
@@ -135,8 +134,8 @@ class DiscordAdapter(Adapter):
         cursors = ChannelCursors(handler, self._clock)
         async with (
             aiohttp.ClientSession(
-                connector=open_connector(self._proxy, where=f"channels.{self.name}"),
-                proxy=http_proxy(self._proxy),
+                connector=open_connector(self._servers.proxy, where=f"channels.{self.name}"),
+                proxy=http_proxy(self._servers.proxy),
                 cookie_jar=aiohttp.DummyCookieJar(),
             ) as session,
             open_chat_queues(handler, self._clock, is_held=True) as queues,
@@ -183,7 +182,7 @@ class DiscordAdapter(Adapter):
         return open_client(
             api_base=self._servers.api_base,
             gateway_url=self._servers.gateway_url,
-            proxy=self._proxy,
+            proxy=self._servers.proxy,
             where=f"channels.{self.name}",
         )
 

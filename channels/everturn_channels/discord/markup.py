@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from msgspec import Struct
 from msgspec.structs import replace
 
+from everturn_channels.boxes import Boxes, is_apart
 from everturn_channels.discord.splitting import Fence, Line, Span, Style, has_something, pack, units
 
 LIMIT_UNITS = 2_000
@@ -77,21 +77,13 @@ def _read(text: str) -> list[Line]:
     return _Reader(text).lines()
 
 
-class _Box(Struct):
-    """A quote or an item of a list that is open."""
-
-    first: str
-    rest: str
-    is_used: bool = False
-
-
 class _Reader:
     """Turns one text into lines."""
 
     def __init__(self, text: str) -> None:
         self._source = text.split("\n")
         self._tokens = _PARSER.parse(text)
-        self._boxes: list[_Box] = []
+        self._boxes = Boxes()
         self._lines: list[Line] = []
         self._is_after_heading = False
 
@@ -106,14 +98,13 @@ class _Reader:
         token = self._tokens[number]
         match token.type:
             case "blockquote_open":
-                is_inner = any(b.first == _QUOTE for b in self._boxes)
-                mark = "" if is_inner else _QUOTE  # Discord has quotes of one level
-                self._boxes.append(_Box(mark, mark))
+                # Discord has quotes of one level.
+                self._boxes.open_quote("" if self._boxes.has_quote(_QUOTE) else _QUOTE)
             case "list_item_open":
                 mark = f"{token.info}. " if token.info else f"{token.markup} ".replace("+", "-")
-                self._boxes.append(_Box(mark, " " * len(mark)))
+                self._boxes.open_item(mark)
             case "blockquote_close" | "list_item_close":
-                self._boxes.pop()
+                self._boxes.close()
             case "paragraph_open":
                 self._begin(token)
                 self._add_inline(self._tokens[number + 1])
@@ -125,7 +116,7 @@ class _Reader:
                 self._add_code(token.content, token.info)
             case "hr":
                 self._begin(token)
-                self._lines.append(Line(spans=(Span("---"),), first=self._marks()))
+                self._lines.append(Line(spans=(Span("---"),), first=self._boxes.marks()))
             case "table_open":
                 self._begin(token)
                 return self._add_table(number)
@@ -135,29 +126,18 @@ class _Reader:
 
     def _begin(self, token: Token) -> None:
         """Put an empty line before a block where there was one."""
-        start = token.map[0] if token.map else 0
-        above = self._source[start - 1] if start else "no"
-        is_gap = bool(self._lines) and not above.strip(" \t>")
-        if is_gap:
-            mark = "".join(b.rest for b in self._boxes if b.is_used and b.rest == _QUOTE)
+        if self._lines and is_apart(token, self._source):
+            mark = self._boxes.begun(_QUOTE)
             is_boundary = not self._is_after_heading
             self._lines.append(Line(first=mark, is_gap=True, is_boundary=is_boundary))
         self._is_after_heading = False
 
-    def _marks(self) -> str:
-        """Return what stands before the next line."""
-        marks = "".join(b.rest if b.is_used else b.first for b in self._boxes)
-        for box in self._boxes:
-            box.is_used = True
-        return marks
-
-    def _rest(self) -> str:
-        return "".join(b.rest for b in self._boxes)
-
     def _add_inline(self, token: Token) -> None:
         for spans in _inline(token.children or ()):
             if any(s.text.strip() for s in spans):
-                self._lines.append(Line(spans=spans, first=self._marks(), rest=self._rest()))
+                self._lines.append(
+                    Line(spans=spans, first=self._boxes.marks(), rest=self._boxes.rest())
+                )
 
     def _add_heading(self, level: int, token: Token) -> None:
         spans = tuple(s for line in _inline(token.children or ()) for s in line)
@@ -168,8 +148,8 @@ class _Reader:
             spans = tuple(
                 replace(s, styles=(_BOLD, *(x for x in s.styles if x != _BOLD))) for s in spans
             )
-        first = self._marks() + mark
-        self._lines.append(Line(spans=spans, first=first, rest=self._rest() + mark))
+        first = self._boxes.marks() + mark
+        self._lines.append(Line(spans=spans, first=first, rest=self._boxes.rest() + mark))
         self._is_after_heading = True
 
     def _add_code(self, code: str, info: str) -> None:
@@ -178,8 +158,8 @@ class _Reader:
         lines = code.rstrip("\n").replace("```", "`\u200b``").split("\n")
         if not any(line.strip() for line in lines):
             return
-        first = self._marks()
-        rest = self._rest()
+        first = self._boxes.marks()
+        rest = self._boxes.rest()
         fence = Fence(f"{first}```{language}", f"{rest}```{language}", f"{rest}```")
         for number, line in enumerate(lines):
             spans = (Span(line),)

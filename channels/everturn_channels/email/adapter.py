@@ -17,11 +17,13 @@ from everturn_channels.email.reading import MailReader, open_fetcher
 from everturn_channels.email.receiver import LISTEN_S, Receiver
 from everturn_channels.email.sender import FILES_MAX_BYTES, Sender
 from everturn_channels.email.threads import Threads
-from everturn_channels.errors import ChannelError, NotSentError
+from everturn_channels.errors import ChannelError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
+from everturn_channels.online import Online
 
 _BACKLOG: Final = BacklogLimits(max_messages=100, max_age_s=86_400)
+_OFFLINE: Final = "The bot is not logged in to its mailbox."
 
 CAPABILITIES: Final = Capabilities(
     buttons=True,
@@ -51,8 +53,7 @@ class EmailAdapter(Adapter):
     ) -> None:
         self.name, self._account, self._clock = name, account, clock
         self._backlog = backlog
-        self._sender: Sender | None = None
-        "None = not logged in."
+        self._online: Online[Sender] = Online(_OFFLINE)
 
     @property
     def platform(self) -> str:
@@ -77,18 +78,17 @@ class EmailAdapter(Adapter):
                 open_fetcher(account, folder.validity) as fetcher,
                 open_chat_queues(handler, self._clock) as queues,
             ):
-                self._sender = Sender(account, threads, self._clock)
+                sender = Sender(account, threads, self._clock)
                 reader = MailReader(
-                    account=account, fetcher=fetcher, threads=threads, sender=self._sender
+                    account=account, fetcher=fetcher, threads=threads, sender=sender
                 )
                 receiver = Receiver(account, handler, queues, self._clock, self._backlog)
-                handler.connected(account.address)
-                try:
-                    await receiver.run(box, folder, reader)
-                except ChannelError as error:
-                    failure = error
-                finally:
-                    self._sender = None
+                with self._online.through(sender):
+                    handler.connected(account.address)
+                    try:
+                        await receiver.run(box, folder, reader)
+                    except ChannelError as error:
+                        failure = error
         if failure is not None:
             raise failure
 
@@ -108,7 +108,4 @@ class EmailAdapter(Adapter):
 
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`."""
-        if self._sender is None:
-            msg = "The bot is not logged in to its mailbox."
-            raise NotSentError(msg)
-        return await self._sender.send(message)
+        return await self._online.sender.send(message)

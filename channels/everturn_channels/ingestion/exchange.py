@@ -26,6 +26,15 @@ class NoAnswerError(Exception):
         super().__init__(words)
 
 
+class HttpRequest(Struct, frozen=True, kw_only=True):
+    """One request."""
+
+    method: str
+    address: str
+    data: bytes | aiohttp.FormData | None = None
+    headers: Mapping[str, str] | None = None
+
+
 class HttpAnswer(Struct, frozen=True, kw_only=True):
     """The answer to one request, whatever its status."""
 
@@ -35,14 +44,7 @@ class HttpAnswer(Struct, frozen=True, kw_only=True):
 
 
 async def request_once(
-    session: aiohttp.ClientSession,
-    method: str,
-    address: str,
-    *,
-    data: bytes | aiohttp.FormData | None = None,
-    headers: Mapping[str, str] | None = None,
-    deadline_s: float,
-    limit_bytes: int,
+    session: aiohttp.ClientSession, request: HttpRequest, *, deadline_s: float, limit_bytes: int
 ) -> HttpAnswer:
     """Ask once; redirects are not followed, since a token would go along.
 
@@ -50,14 +52,15 @@ async def request_once(
         NoAnswerError: There was none.
         FileTooLargeError: The answer has more than `limit_bytes`.
     """
+    # Notes when the request goes out: from then on what was asked may have been done.
     attempt = Attempt()
     try:
         with anyio.fail_after(deadline_s):
             async with session.request(
-                method,
-                address,
-                data=data,
-                headers=headers,
+                request.method,
+                request.address,
+                data=request.data,
+                headers=request.headers,
                 allow_redirects=False,
                 trace_request_ctx=attempt,
             ) as response:

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
-from everturn_channels.errors import ChannelError, ConnectionLostError, NotSentError
+from everturn_channels.errors import ChannelError, ConnectionLostError
 from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.ingestion.json_fields import text_of
+from everturn_channels.online import Online
 from everturn_channels.slack.account import SlackAccount
 from everturn_channels.slack.checking import look
 from everturn_channels.slack.cursors import ChannelCursors
@@ -70,8 +71,7 @@ class SlackAdapter(Adapter):
         self.name, self._account, self._clock = name, account, clock
         self._backlog = backlog
         self._deliveries = EventsApi(account.signing_secret, clock)
-        self._sender: Sender | None = None
-        "None = not logged in."
+        self._online: Online[Sender] = Online(_OFFLINE)
 
     @property
     def platform(self) -> str:
@@ -167,8 +167,7 @@ class SlackAdapter(Adapter):
             except RequestFailedError as error:
                 raise self._explained(error) from error
             me = text_of(who, "user_id")
-            self._sender = sender = Sender(api, me, self._clock)
-            try:
+            with self._online.through(Sender(api, me, self._clock)) as sender:
                 yield Login(
                     api=api,
                     me=me,
@@ -177,8 +176,6 @@ class SlackAdapter(Adapter):
                     sender=sender,
                     has_threads=self._account.has_threads,
                 )
-            finally:
-                self._sender = None
 
     def _explained(self, error: RequestFailedError) -> ChannelError:
         return error.to_connection_error(f"channels.{self.name}.bot_token")
@@ -191,25 +188,20 @@ class SlackAdapter(Adapter):
 
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`. What may be there already is looked for."""
-        return await self._online().send(message)
+        return await self._online.sender.send(message)
 
     async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """As `Adapter.edit`."""
         del topic
-        await self._online().edit(chat_id, platform_id, payload)
+        await self._online.sender.edit(chat_id, platform_id, payload)
 
     async def type(self, chat_id: str, topic: str) -> None:
         """As `Adapter.type`."""
-        await self._online().type(chat_id, topic)
+        await self._online.sender.type(chat_id, topic)
 
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """As `Adapter.react`."""
-        await self._online().react(chat_id, message_id, emoji)
-
-    def _online(self) -> Sender:
-        if self._sender is None:
-            raise NotSentError(_OFFLINE)
-        return self._sender
+        await self._online.sender.react(chat_id, message_id, emoji)
 
 
 async def _catch_up(messages: Messages, queues: ChatQueues) -> None:

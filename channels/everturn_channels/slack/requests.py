@@ -26,7 +26,12 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
     paused_s,
 )
-from everturn_channels.ingestion.exchange import HttpAnswer, NoAnswerError, request_once
+from everturn_channels.ingestion.exchange import (
+    HttpAnswer,
+    HttpRequest,
+    NoAnswerError,
+    request_once,
+)
 from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.proxies.sessions import open_session
 from everturn_channels.slack.account import SlackAccount
@@ -271,15 +276,10 @@ class SlackApi:
         deadline_s: float = REQUEST_S,
         limit_bytes: int = _ANSWER_MAX_BYTES,
     ) -> bytes:
+        request = HttpRequest(method=method, address=address, data=data, headers=headers)
         try:
             answer = await request_once(
-                self._session,
-                method,
-                address,
-                data=data,
-                headers=headers,
-                deadline_s=deadline_s,
-                limit_bytes=limit_bytes,
+                self._session, request, deadline_s=deadline_s, limit_bytes=limit_bytes
             )
         except NoAnswerError as error:
             raise RequestFailedError(

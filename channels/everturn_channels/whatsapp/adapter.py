@@ -11,11 +11,11 @@ import anyio
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
-from everturn_channels.errors import NotSentError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.ingestion.numbered_questions import NumberedQuestions
+from everturn_channels.online import Online
 from everturn_channels.whatsapp import markup
 from everturn_channels.whatsapp.account import WhatsAppAccount
 from everturn_channels.whatsapp.chats import Chats
@@ -70,8 +70,7 @@ class WhatsAppAdapter(Adapter):
         self._where = f"channels.{name}"
         self._webhook = Webhook(account)
         self._chats, self._statuses = Chats(), Statuses()
-        self._sender: Sender | None = None
-        "None = not logged in."
+        self._online: Online[Sender] = Online(_OFFLINE)
 
     @property
     def platform(self) -> str:
@@ -104,8 +103,7 @@ class WhatsAppAdapter(Adapter):
                 open_chat_queues(handler, self._clock) as queues,
             ):
                 receiver = Receiver(
-                    number_id=self._account.phone_number_id,
-                    has_receipts=self._account.has_receipts,
+                    account=self._account,
                     login=login,
                     statuses=self._statuses,
                     handler=handler,
@@ -153,21 +151,20 @@ class WhatsAppAdapter(Adapter):
         """
         async with open_api(self._account, where=self._where) as api:
             try:
+                # A wrong token is found here, and not with the first message.
                 number = await api.number("id", "display_phone_number")
             except RequestFailedError as error:
                 raise error.to_connection_error(self._where) from error
-            self._sender = sender = Sender(
+            shown = text_of(number, "display_phone_number") or self._account.phone_number_id
+            sender = Sender(
                 api,
                 chats=self._chats,
                 statuses=self._statuses,
                 questions=questions,
                 on_closed=on_closed,
             )
-            try:
-                shown = text_of(number, "display_phone_number") or self._account.phone_number_id
+            with self._online.through(sender):
                 yield api, sender, shown
-            finally:
-                self._sender = None
 
     # --- out ---
 
@@ -177,21 +174,16 @@ class WhatsAppAdapter(Adapter):
 
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`."""
-        return await self._online().send(message)
+        return await self._online.sender.send(message)
 
     async def type(self, chat_id: str, topic: str) -> None:
         """As `Adapter.type`."""
         del topic
-        await self._online().type(chat_id)
+        await self._online.sender.type(chat_id)
 
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """As `Adapter.react`."""
-        await self._online().react(chat_id, message_id, emoji)
-
-    def _online(self) -> Sender:
-        if self._sender is None:
-            raise NotSentError(_OFFLINE)
-        return self._sender
+        await self._online.sender.react(chat_id, message_id, emoji)
 
 
 def _tell_waiting(handler: InboundHandler, chat: str, why: str) -> None:

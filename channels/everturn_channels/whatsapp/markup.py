@@ -21,6 +21,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
 
+from everturn_channels.boxes import Boxes, is_apart
 from everturn_channels.chunks import sendable, split_text
 from everturn_channels.languages import marked, said
 from everturn_channels.tables import without_tables
@@ -87,21 +88,13 @@ def _make_parser() -> MarkdownIt:
 _PARSER: Final = _make_parser()
 
 
-class _Box(Struct):
-    """A quote or an item of a list that is open."""
-
-    first: str
-    rest: str
-    is_used: bool = False
-
-
 class _Reader:
     """Turns one text into lines of WhatsApp's."""
 
     def __init__(self, text: str) -> None:
         self._source = text.split("\n")
         self._tokens = _PARSER.parse(text)
-        self._boxes: list[_Box] = []
+        self._boxes = Boxes()
         self._lines: list[str] = []
 
     def read(self) -> str:
@@ -110,12 +103,12 @@ class _Reader:
             match token.type:
                 case "blockquote_open":
                     # WhatsApp has quotes of one level, and none within a list.
-                    self._boxes.append(_Box("", "") if self._boxes else _Box("> ", "> "))
+                    self._boxes.open_quote("" if self._boxes else "> ")
                 case "list_item_open":
                     mark = f"{token.info}. " if token.info else "- "
-                    self._boxes.append(_Box(mark, " " * len(mark)))
+                    self._boxes.open_item(mark)
                 case "blockquote_close" | "list_item_close":
-                    self._boxes.pop()
+                    self._boxes.close()
                 case "paragraph_open":
                     self._add(token, _inline(self._tokens[number + 1]))
                 case "heading_open":
@@ -132,13 +125,10 @@ class _Reader:
         """Add a block, behind an empty line where there was one."""
         if not text.strip():
             return
-        start = token.map[0] if token.map else 0
-        if self._lines and start and not self._source[start - 1].strip(" \t>"):
+        if self._lines and is_apart(token, self._source):
             self._lines.append("")
         for line in text.split("\n"):
-            marks = "".join(box.rest if box.is_used else box.first for box in self._boxes)
-            for box in self._boxes:
-                box.is_used = True
+            marks = self._boxes.marks()
             self._lines.append(f"{marks}{line}" if line else marks.rstrip())
 
 

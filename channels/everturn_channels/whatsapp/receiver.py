@@ -23,6 +23,7 @@ from everturn_channels.ingestion.deliveries import Confirm, Confirmations, once_
 from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.rate_limits import RecentKeys
+from everturn_channels.whatsapp.account import WhatsAppAccount
 from everturn_channels.whatsapp.content import QUIET
 from everturn_channels.whatsapp.failures import WINDOW
 from everturn_channels.whatsapp.people import is_group, is_phone, is_user_id
@@ -43,15 +44,14 @@ class Receiver:
     def __init__(
         self,
         *,
-        number_id: str,
-        has_receipts: bool,
+        account: WhatsAppAccount,
         login: Login,
         statuses: Statuses,
         handler: InboundHandler,
         queues: ChatQueues,
         tasks: TaskGroup,
     ) -> None:
-        self._number_id, self._has_receipts = number_id, has_receipts
+        self._account = account
         self._login, self._statuses = login, statuses
         self._handler, self._queues, self._tasks = handler, queues, tasks
         self._reader = EventReader(login)
@@ -72,9 +72,11 @@ class Receiver:
             contacts = objects_of(change, "contacts")
             found += [(raw, contacts) for raw in objects_of(change, "messages")]
         if not found:
+            # Statuses are kept in memory: there is nothing to wait for.
             await confirm()
             return
         one = once_all(confirm, len(found))
+        # Meta promises no order; people wrote them in this one.
         for raw, contacts in sorted(found, key=lambda each: _seconds(each[0])):
             await self._take_message(raw, contacts, one)
 
@@ -85,7 +87,7 @@ class Receiver:
             for change in objects_of(entry, "changes"):
                 value, field = object_of(change, "value"), text_of(change, "field")
                 number = text_of(value, "metadata", "phone_number_id")
-                if field == _FIELD and number == self._number_id:
+                if field == _FIELD and number == self._account.phone_number_id:
                     found.append(value)
                 else:
                     extra = {"field": field, "number": number}
@@ -126,7 +128,9 @@ class Receiver:
     async def _settle(self, key: tuple[str, str], wamid: str) -> None:
         self._settled.note(key)
         await self._confirmations.settle(key)
-        if self._has_receipts and not is_group(key[0]) and self._receipts < RECEIPTS_AT_ONCE:
+        has_room = self._receipts < RECEIPTS_AT_ONCE
+        # A receipt is a sign: where many are under way, further ones are left out.
+        if self._account.has_receipts and has_room and not is_group(key[0]):
             self._receipts += 1
             self._tasks.start_soon(self._show_read, wamid)
 

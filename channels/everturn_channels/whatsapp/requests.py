@@ -25,7 +25,12 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
-from everturn_channels.ingestion.exchange import HttpAnswer, NoAnswerError, request_once
+from everturn_channels.ingestion.exchange import (
+    HttpAnswer,
+    HttpRequest,
+    NoAnswerError,
+    request_once,
+)
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 from everturn_channels.proxies.sessions import open_session
 from everturn_channels.whatsapp.account import WhatsAppAccount
@@ -137,6 +142,7 @@ class CloudApi:
         path = URL.build(path=f"/{media_id}").raw_path  # whatever stands in it
         found = _object(await self._ask("GET", f"{self._base}{path}?{query}"))
         address = text_of(found, "url")
+        # The token goes along, and nobody but Meta may see it.
         if not self.is_metas(address):
             raise RequestFailedError(_NOT_METAS)
         answer = await self._ask("GET", address, deadline_s=MEDIA_S, limit_bytes=limit_bytes)
@@ -163,15 +169,11 @@ class CloudApi:
         deadline_s: float = REQUEST_S,
         limit_bytes: int = _ANSWER_MAX_BYTES,
     ) -> HttpAnswer:
+        asked = {**self._token, **(headers or {})}
+        request = HttpRequest(method=method, address=address, data=data, headers=asked)
         try:
             answer = await request_once(
-                self._session,
-                method,
-                address,
-                data=data,
-                headers={**self._token, **(headers or {})},
-                deadline_s=deadline_s,
-                limit_bytes=limit_bytes,
+                self._session, request, deadline_s=deadline_s, limit_bytes=limit_bytes
             )
         except NoAnswerError as error:
             raise RequestFailedError(error.words, may_have_acted=error.may_have_acted) from error

@@ -79,6 +79,7 @@ class Sender:
         if is_group(message.chat_id):
             return await self._ask_by_number(message, text)
         if len(text) > BODY_CHARS:
+            # Above choices stands less than in a message of its own.
             await self._send_half(message, text)
             text = said(CHOOSE)
         wamid = await self._post(message, _interactive(text, message.buttons))

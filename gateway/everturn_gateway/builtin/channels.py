@@ -209,9 +209,10 @@ def _discord(setup: ChannelSetup[DiscordSettings]) -> Adapter:
         token=settings.bot_token,
         clock=setup.clock,
         servers=discord.DiscordServers(
-            api_base=settings.api_base or "", gateway_url=settings.gateway_url or ""
+            api_base=settings.api_base or "",
+            gateway_url=settings.gateway_url or "",
+            proxy=settings.proxy or "",
         ),
-        proxy=settings.proxy or "",
         backlog=BacklogLimits(
             max_messages=common.backlog_max_messages, max_age_s=common.backlog_max_age_s
         ),
