@@ -12,11 +12,13 @@
 - `dispositions`: what a failure says of what was being taken: its own fault, or a matter of time
 - `event_resolver`: resolves what adapters hand in: it is durable, or never will be, or has to wait
 - `file_fetch`: gets the files that come with a message, within limits of size, time and memory
-- `inbound_handler`: what an adapter hands events to, and tells the status of its platform
+- `inbound_handler`: what an adapter hands events to: each goes to whoever deals with its kind
 - `message_text`: what a model reads of a message: its words, and in brackets what else there is to
   know
 - `notifier`: lines of the channel itself to people, and other small work beside it that may be left
   undone
+- `platform_status`: what an adapter tells of its platform: that it is there, cannot be read, or
+  wants a login
 - `reactions`: what becomes of a reaction that somebody puts on a message of the bot's
 - `receiver`: what becomes of messages that arrive, and of edits of them
 - `reports`: what a session is and what stands in its context, as Markdown for people in a chat

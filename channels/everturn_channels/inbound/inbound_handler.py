@@ -1,11 +1,10 @@
-"""What an adapter hands events to, and tells the status of its platform."""
+"""What an adapter hands events to: each goes to whoever deals with its kind."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NoReturn, assert_never
+from typing import NoReturn, assert_never
 
 import anyio
 
@@ -24,7 +23,6 @@ from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event, moved_name
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.errors import NotNowError
-from everturn_channels.health import Login
 from everturn_channels.inbound.access_control import AccessControl
 from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
@@ -32,30 +30,25 @@ from everturn_channels.inbound.event_resolver import EventResolver
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.delivery_notices import DeliveryNotices
 from everturn_channels.inbound.owners.question_notices import QuestionNotices
+from everturn_channels.inbound.platform_status import PlatformStatus
 from everturn_channels.inbound.reactions import Reactions
 from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.languages import ready, speaking
 from everturn_channels.rate_limits import RecentKeys
 
-logger = logging.getLogger(__name__)
 
-_HISTORY: Final = "history"
-"Stands for what was said in a chat and cannot be read now."
-
-
-class ChannelInboundHandler:
+class ChannelInboundHandler(PlatformStatus):
     """The handler of one channel; see `InboundHandler`."""
 
     def __init__(self, channel: RunningChannel, tasks: BackgroundTasks) -> None:
         """Handle what comes of `channel`; `tasks` runs what nobody waits for."""
         adapter, context, health = channel.adapter, channel.context, channel.health
-        self._aliases, self._chat_types = channel.aliases, channel.chat_types
-        self._limiter, self._limits = channel.limiter, channel.limits
+        super().__init__(channel)
+        self._chat_types, self._limits = channel.chat_types, channel.limits
         self._languages = channel.languages
         self._languages.keep_in(channel.cursors)
-        self._adapter, self._context = adapter, context
-        self._health, self._cursors = health, channel.cursors
+        self._context = context
         self._notifier = Notifier(
             adapter, tasks=tasks, limiter=channel.limiter, clock=context.clock, health=health
         )
@@ -70,20 +63,9 @@ class ChannelInboundHandler:
             say=self._receiver.say,
         )
         self._reactions = Reactions(channel, self._access, self._receiver, self._commands.click)
-        self._notices = QuestionNotices(
-            channel=adapter.name,
-            context=context,
-            cursors=channel.cursors,
-            notifier=self._notifier,
-            language_of=self._languages.of_chat,
-        )
+        self._notices = QuestionNotices(channel, self._notifier)
         self._undelivered = DeliveryNotices(
-            channel=adapter.name,
-            context=context,
-            cursors=channel.cursors,
-            notifier=self._notifier,
-            tasks=tasks,
-            language_of=self._languages.of_chat,
+            channel, self._access, notifier=self._notifier, tasks=tasks
         )
         self._backlog = Backlog(
             channel,
@@ -100,16 +82,12 @@ class ChannelInboundHandler:
             notifier=self._notifier,
             tasks=tasks,
         )
-        self.heard_at = context.clock.now()
-        "When the platform was last heard from; before that, when the present try began. UTC."
-        self.was_heard = False
-        "Whether it was heard from in the present try."
         self._knows_agents = False
         "Whether what owners chose of agents was read in the present try."
 
     def begin(self) -> None:
-        """Note that the adapter is about to serve."""
-        self.heard_at, self.was_heard = self._context.clock.now(), False
+        """As `PlatformStatus.begin`; what owners chose is read anew, with the first event."""
+        super().begin()
         self._knows_agents = False
 
     # --- what arrives ---
@@ -127,7 +105,7 @@ class ChannelInboundHandler:
         self._chat_types.note(event.chat)
         name = _name_of(event)
         if name is not None and name in self._resolved:
-            return
+            return  # it was taken, and its platform did not hear so
         key = self._access.key_of(event.chat, event.sender)
         agent = key.agent if key is not None else ""
         language = await self._languages.heard(event.chat, event.sender, agent)
@@ -191,17 +169,7 @@ class ChannelInboundHandler:
 
     def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:
         """Tell the owners that something does not get there. See `InboundHandler.undelivered`."""
-        chat = self._aliases.first(chat)
-        if is_lost:
-            self._health.count_given_up()
-        key = self._access.key_of(ChatRef(id=chat))
-        agent = key.agent if key is not None else ""
-        self._undelivered.tell(chat, agent, self._health.words(why), is_lost=is_lost)
-
-    def deliverable(self, chat: str) -> None:
-        """Let what waits be sent at once. See `InboundHandler.deliverable`."""
-        del chat  # what waits elsewhere tries in vain, and asks nobody
-        self._limiter.stop_backing_off()
+        self._undelivered.tell(chat, why, is_lost=is_lost)
 
     async def people(self) -> tuple[str, ...]:
         """Return who is let in by name. See `InboundHandler.people`."""
@@ -233,51 +201,6 @@ class ChannelInboundHandler:
     def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Count what could not be read, and tell of it. See `InboundHandler.unreadable`."""
         self._backlog.unreadable(kind, fault, moved_chat_ref(chat, self._aliases) if chat else None)
-
-    def blocked(self, chat: str, why: str) -> float:
-        """Note that a chat cannot be read now. See `InboundHandler.blocked`."""
-        now, chat = self._context.clock.now(), self._aliases.first(chat)
-        lane = self._health.lanes.block(
-            chat, _HISTORY, self._health.words(why), began_at=now, now=now
-        )
-        return lane.retry_after_s
-
-    def unblocked(self, chat: str) -> None:
-        """Note that a chat can be read again. See `InboundHandler.unblocked`."""
-        self._health.lanes.release(self._aliases.first(chat), _HISTORY, is_passing=True)
-
-    # --- what the channel tells of itself ---
-
-    def received(self) -> None:
-        """Note that the platform was heard from. See `InboundHandler.received`."""
-        self.heard_at, self.was_heard = self._context.clock.now(), True
-        self._health.received()
-        self._limiter.heard()  # whoever speaks can be spoken to: pauses may end
-
-    def connected(self, account: str) -> None:
-        """Note that the login worked. See `InboundHandler.connected`."""
-        logger.info("connected", extra={"channel": self._adapter.name, "account": account})
-        self._health.connected(account)
-        # What could not be sent meanwhile need not wait any longer.
-        self._limiter.stop_backing_off()
-
-    def needs_login(self, text: str, qr: str) -> None:
-        """Note what its owner has to do. See `InboundHandler.needs_login`."""
-        logger.warning("a login is needed", extra={"channel": self._adapter.name})
-        self._health.needs_login(Login(text=self._health.words(text), qr=qr))
-
-    def cursor(self, name: str) -> str:
-        """Return what was kept under a name. See `InboundHandler.cursor`."""
-        return self._cursors.get(name)
-
-    async def keep_cursor(self, name: str, value: str) -> None:
-        """Keep a value under a name. See `InboundHandler.keep_cursor`."""
-        await self._cursors.put(name, value)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether this channel never ran before. See `InboundHandler.is_new`."""
-        return self._cursors.is_new
 
 
 def _name_of(event: InboundEvent) -> tuple[str, str, str] | None:

@@ -178,7 +178,7 @@ class PluginAdapter(Adapter):
                 case Received():
                     pass
                 case Connected():
-                    self._log_findings(said)
+                    _log_findings(said, self.program)
                     handler.connected(said.account)
                     self._connection = connection
                 case Skipped():
@@ -206,11 +206,6 @@ class PluginAdapter(Adapter):
             extra = {"channel": self.name, "why": str(error)}
             logger.warning("what was kept of a plug-in cannot be read", extra=extra)
 
-    def _log_findings(self, said: Connected) -> None:
-        for finding in said.findings:
-            extra = {"channel": self.name, "finding": self.program.masked(finding)}
-            logger.warning("plug-in found something", extra=extra)
-
     # --- looking whether it works ---
 
     async def check(self) -> Sequence[str]:
@@ -220,26 +215,25 @@ class PluginAdapter(Adapter):
             SetupError: It cannot work at all.
             ConnectionLostError: It ended, or cannot reach its platform.
         """
-        return await self._look(None)
+        return await self.log_in(None)
 
-    async def log_in(self, show: Callable[[Login], None]) -> Sequence[str]:
+    async def log_in(self, show: Callable[[Login], None] | None) -> Sequence[str]:
         """Start the plug-in, show what it asks of its owner until it is logged in, and end it.
 
         Args:
             show: Called for each thing that is to be done; a later one takes the place of it.
+                None = nobody is there to do it.
 
         Raises:
             SetupError: It cannot work at all.
             ConnectionLostError: It ended, cannot reach its platform, or nobody logged in.
         """
-        return await self._look(show)
-
-    async def _look(self, show: Callable[[Login], None] | None) -> Sequence[str]:
         async with open_plugin_process(self.program, self._clock) as process:
             async with open_connection(process, self.program, self._clock) as connection:
                 hands = self._hands(connection)
                 found = await look(connection, hands, self.program, self._clock, show)
             if found is None:
+                # It ended before it was logged in; what it wrote at last says why.
                 text, _ = await obituary(process, self.program, connection.why)
                 found = ConnectionLostError(text)
         if isinstance(found, ChannelError):
@@ -450,6 +444,12 @@ def _deletion(said: Deleted, connection: Connection, handler: InboundHandler) ->
         send_back=partial(_not_taken, connection, said.id),
         position=said.id,
     )
+
+
+def _log_findings(said: Connected, program: Program) -> None:
+    for finding in said.findings:
+        extra = {"channel": program.channel, "finding": program.masked(finding)}
+        logger.warning("plug-in found something", extra=extra)
 
 
 async def _taken(connection: Connection, number: int) -> None:

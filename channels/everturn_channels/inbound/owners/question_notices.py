@@ -10,20 +10,19 @@ has a moment to answer, and no turn does anything for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NoReturn
 
 from everturn_actors.supervisor import attempt
 from everturn_channels.access.owners import Owner, find_owner
 from everturn_channels.adapter import ChatRef, InboundEvent
-from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chats.cursors import Cursors
 from everturn_channels.errors import ChannelError, NotSentError, SendError
 from everturn_channels.inbound.notifier import Notifier
 from everturn_channels.inbound.owners.commands import show_question
 from everturn_channels.inbound.owners.open_questions import OpenQuestion, open_questions
-from everturn_channels.languages import Language, ready, speaking
+from everturn_channels.inbound.running_channel import RunningChannel
+from everturn_channels.languages import ready, speaking
 from everturn_channels.rate_limits import RecentKeys
 
 logger = logging.getLogger(__name__)
@@ -38,19 +37,10 @@ BROUGHT_MAX: Final = 50
 class QuestionNotices:
     """The notices of one channel."""
 
-    def __init__(
-        self,
-        *,
-        channel: str,
-        context: ChannelContext,
-        cursors: Cursors,
-        notifier: Notifier,
-        language_of: Callable[[str], Language],
-    ) -> None:
-        self._channel = channel
-        self._context = context
-        self._cursors = cursors
-        self._notifier, self._language_of = notifier, language_of
+    def __init__(self, channel: RunningChannel, notifier: Notifier) -> None:
+        self._channel, self._context = channel.name, channel.context
+        self._cursors, self._language_of = channel.cursors, channel.languages.of_chat
+        self._notifier = notifier
         self._seen: frozenset[str] = frozenset()
         "Tokens of what waited at the look before."
         self._brought: RecentKeys[tuple[str, str]] = RecentKeys()
