@@ -11,7 +11,7 @@ package `openai` 3.54 (an item `compaction_trigger` comes last, and asks for com
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
@@ -34,15 +34,20 @@ from everturn_gateway.providers.transport.asked import (
     responses_tool_choice,
 )
 from everturn_gateway.providers.transport.attached import (
-    base64,
+    Parts,
     images_apart,
     pictures,
     text_with_files,
+    with_pictures,
 )
 from everturn_gateway.providers.transport.encoding import compact, dumps
 from everturn_gateway.providers.transport.opaque import unpack
 from everturn_gateway.providers.transport.wire import SentBytes
 
+_PARTS: Final = Parts(
+    text_type="input_text",
+    picture=b'{"type":"input_image","detail":"auto","image_url":"data:%b;base64,%b"}',
+)
 _FORM: Final = "responses"
 _LEAST_OUTPUT_TOKENS: Final = 16  # a lower limit is refused
 _TRIGGER: Final = b'{"type":"compaction_trigger"}'
@@ -139,7 +144,7 @@ class BodyWriter:
             case UserMessage():
                 shown = pictures(message, request.media) if message.attachments else ()
                 if shown:
-                    return orjson.Fragment(_with_pictures(message, request.media))
+                    return orjson.Fragment(with_pictures(message, shown, request.media, _PARTS))
                 return {"role": "user", "content": text_with_files(message)}
             case Notice(text=text):
                 return {"role": "system", "content": text}
@@ -225,18 +230,6 @@ def _tells_all(kept: Sequence[Json], reply: Reply) -> bool:
 
 def _joined(items: Iterator[Json]) -> bytes:
     return b",".join(compact(each) for each in items)
-
-
-def _with_pictures(message: UserMessage, media: Mapping[str, bytes]) -> bytes:
-    shown = pictures(message, media)
-    text = text_with_files(message, shown)
-    parts = [dumps({"type": "input_text", "text": text})] if text else []
-    parts += [
-        b'{"type":"input_image","detail":"auto","image_url":"data:%b;base64,%b"}'
-        % (each.media_type.encode(), base64(media[each.name]))
-        for each in shown
-    ]
-    return b'{"role":"user","content":[%b]}' % b",".join(parts)
 
 
 def _tool(tool: ToolDefinition) -> dict[str, object]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 
+from msgspec import Struct
+
 from everturn_actors.model import (
     IMAGE_TYPES,
     AnyMessage,
@@ -13,8 +15,18 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
+from everturn_gateway.providers.transport.encoding import dumps
 
 LARGE_BYTES = 4 * 1024 * 1024  # of images in one request; more are encoded beside the event loop
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """How an API has the parts of a message that comes with images."""
+
+    text_type: str
+    "What it calls a part that is text."
+    picture: bytes
+    "A part that is an image, with `%b` for its media type and its base64."
 
 
 def pictures(
@@ -36,6 +48,29 @@ def text_with_files(message: UserMessage | ToolResult, shown: Collection[Attachm
     lines = [message.text] if message.text.strip() else []
     lines += [_words(each) for each in message.attachments if each not in shown]
     return "\n".join(lines)
+
+
+def with_pictures(
+    message: UserMessage,
+    shown: Collection[Attachment],
+    media: Mapping[str, bytes],
+    parts: Parts,
+) -> bytes:
+    """Return a message as JSON: its text, where it has one, and then the images that are shown.
+
+    Args:
+        message: What a person wrote.
+        shown: Its attachments that the model is shown.
+        media: Their bytes, by name.
+        parts: How the API has them.
+    """
+    text = text_with_files(message, shown)
+    found = [dumps({"type": parts.text_type, "text": text})] if text else []
+    # Megabytes of base64 need no escapes: they are put in as they are.
+    found += [
+        parts.picture % (each.media_type.encode(), base64(media[each.name])) for each in shown
+    ]
+    return b'{"role":"user","content":[%b]}' % b",".join(found)
 
 
 def images_apart(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, assert_never
 
@@ -24,7 +24,6 @@ from everturn_actors.context.estimation.tokens import tool_json
 from everturn_actors.model import (
     DEFAULT_OPTIONS,
     AnyMessage,
-    Attachment,
     ModelRequest,
     Notice,
     Reply,
@@ -39,15 +38,20 @@ from everturn_gateway.providers.transport.asked import (
     openai_tool_choice,
 )
 from everturn_gateway.providers.transport.attached import (
-    base64,
+    Parts,
     images_apart,
     pictures,
     text_with_files,
+    with_pictures,
 )
 from everturn_gateway.providers.transport.encoding import compact, dumps
 from everturn_gateway.providers.transport.endpoints import MaxTokensField, Vendor
 from everturn_gateway.providers.transport.opaque import unpack
 
+_PARTS: Final = Parts(
+    text_type="text",
+    picture=b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}',
+)
 # What Gemini takes in place of the signature of a call that it did not make. Older models than
 # Gemini 3 check none.
 _UNSIGNED: Final = {"google": {"thought_signature": "skip_thought_signature_validator"}}
@@ -239,7 +243,7 @@ class BodyWriter:
             case UserMessage():
                 shown = pictures(message, request.media)
                 if shown:
-                    return orjson.Fragment(_with_pictures(message, shown, request.media))
+                    return orjson.Fragment(with_pictures(message, shown, request.media, _PARTS))
                 return {"role": "user", "content": text_with_files(message)}
             case Notice(text=text):
                 return {"role": "system", "content": text}
@@ -281,16 +285,3 @@ class BodyWriter:
             # Reasoning is sent back to who insists on it alone: others refuse it or drop it.
             message["reasoning_content"] = reply.reasoning or " "
         return message
-
-
-def _with_pictures(
-    message: UserMessage, shown: Collection[Attachment], media: Mapping[str, bytes]
-) -> bytes:
-    text = text_with_files(message, shown)
-    parts = [dumps({"type": "text", "text": text})] if text else []
-    parts += [
-        b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}'
-        % (each.media_type.encode(), base64(media[each.name]))
-        for each in shown
-    ]
-    return b'{"role":"user","content":[%b]}' % b",".join(parts)
