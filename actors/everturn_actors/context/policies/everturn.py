@@ -50,7 +50,7 @@ from everturn_actors.context.policy import (
     quoted_summary,
     would_summarise,
 )
-from everturn_actors.context.projection.markers import RECALL_TOOL, Markers, gap_messages
+from everturn_actors.context.projection.markers import RECALL_TOOL, Markers, gap_of
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -74,7 +74,7 @@ from everturn_actors.context.stages.masking import Old, clear_old, items
 from everturn_actors.context.stages.pasting import take_in_pastes
 from everturn_actors.context.stages.shrinking import Room, shrink_current
 from everturn_actors.errors import ContextDoesNotFitError
-from everturn_actors.model import Step, ToolResult, UserMessage
+from everturn_actors.model import Step, ToolResult
 
 _MANY = 10**9  # messages: the longest notice
 _PROTECT_SHARE, _MINIMUM_SHARE = 5, 4  # at most a fifth and a quarter of the window
@@ -299,9 +299,9 @@ def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Bud
     if projection.is_cold:
         trigger = min(trigger, numbers.summarize_cold_trigger)
     is_full = count.tokens(projection_units(projection)) >= trigger * limit
-    if not is_full and (
-        not projection.unsummarised or projection.unsummarised <= _told_in_gaps(projection)
-    ):
+    told = sum(map(gap_of, projection.blocks)) if projection.unsummarised else 0
+    # A summary can wait for what left turns that are still shown: markers tell of it.
+    if not is_full and projection.unsummarised <= told:
         return 0
     newest = newest_turn(projection)
     keep, cut = units_of(numbers.summarize_keep * limit, count), newest
@@ -327,15 +327,6 @@ def _headroom(numbers: Numbers, limits: Limits, projection: Projection, budget: 
         most = limits.window_messages * min(numbers.window_trigger, 1.0)
         lasting = min(lasting, most / max(projection_messages(projection), 1))
     return Headroom(lasting=lasting, older=min(numbers.summarize_trigger, 1.0) * times)
-
-
-def _told_in_gaps(projection: Projection) -> int:
-    """Return how many messages left turns that are still shown; a summary can wait for these."""
-    return sum(
-        gap_messages(block.text)
-        for block in projection.blocks
-        if isinstance(block, UserMessage) and not block.seq
-    )
 
 
 def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:

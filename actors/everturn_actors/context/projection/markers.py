@@ -10,6 +10,9 @@ import re
 
 from msgspec import Struct
 
+from everturn_actors.context.projection.turns import Block
+from everturn_actors.model import UserMessage
+
 RECALL_TOOL = "recall_context"
 "The tool that gives back what is hidden."
 
@@ -117,6 +120,12 @@ def gap_messages(text: str) -> int:
     """Return how many messages a marker of a gap tells of; 0 for another text."""
     match = _GAP.match(text)
     return _parsed(match[1]) if match else 0
+
+
+def gap_of(block: Block) -> int:
+    """Return how many messages a block tells to be missing; 0 for a message of somebody's."""
+    # What a person wrote has a number, and is no marker whatever it says.
+    return gap_messages(block.text) if isinstance(block, UserMessage) and not block.seq else 0
 
 
 def is_shortened_argument(text: str) -> bool:

@@ -18,7 +18,7 @@ from everturn_actors.context.estimation.estimates import (
     message_units,
     text_units,
 )
-from everturn_actors.context.projection.markers import Markers, gap_messages
+from everturn_actors.context.projection.markers import Markers, gap_of
 from everturn_actors.context.projection.projection import (
     Outcome,
     Place,
@@ -250,7 +250,7 @@ def drop_middle(room: Room, markers: Markers) -> Stage:
                 break
             before = index - 1
             # Neighbours share one marker, which is paid for once.
-            joins = before in gone or _gap(projection.blocks[before]) > 0
+            joins = before in gone or gap_of(projection.blocks[before]) > 0
             excess -= size_units(projection, flatten([projection.blocks[index]]))
             excess += 0 if joins else marker_units
             gone.add(index)
@@ -274,7 +274,7 @@ def _leave_out(
     for index, block in enumerate(projection.blocks):
         if index in gone:
             missing += count_messages([block])
-        elif told := _gap(block):
+        elif told := gap_of(block):
             missing += told
         else:
             blocks += _told(missing, markers)
@@ -320,8 +320,3 @@ def _messages(projection: Projection, blocks: Iterable[int]) -> Iterator[tuple[P
     for index in blocks:
         for number, message in enumerate(flatten([projection.blocks[index]])):
             yield (index, number), message
-
-
-def _gap(block: Block) -> int:
-    """Return how many messages a block tells to be missing; 0 for a message of somebody's."""
-    return gap_messages(block.text) if isinstance(block, UserMessage) and not block.seq else 0
