@@ -87,11 +87,7 @@ def with_section(text: str, at: str, name: str, fields: Section) -> str:
         >>> with_section("a: 1\n", "channels", "telegram", {"bot_token": "x"})
         'a: 1\nchannels:\n  telegram:\n    bot_token: x\n'
     """
-    read: object = _told(text) or {}
-    if not isinstance(read, dict):
-        msg = "it is no mapping"
-        raise EditError(msg)
-    told = cast("dict[str, Any]", read)
+    told = _top(text)
     section = told.get(at)
     if isinstance(section, dict) and name in section:
         texts = {field: value for field, value in fields.items() if isinstance(value, str)}
@@ -111,7 +107,8 @@ def with_section(text: str, at: str, name: str, fields: Section) -> str:
     else:
         end = "" if not text or text.endswith("\n") else "\n"
         changed = f"{text}{end}{at}:\n" + "".join(f"  {line}\n" for line in lines)
-    wanted: dict[str, Any] = {**told, at: {**(section or {}), name: dict(fields)}}
+    # Read again as whoever starts the gateway reads it: what it says is what was asked for.
+    wanted: dict[str, object] = {**told, at: {**(section or {}), name: dict(fields)}}
     if _told(changed) != wanted:
         msg = f"{at} stands there in a form that is not changed by a program"
         raise EditError(msg)
@@ -121,6 +118,7 @@ def with_section(text: str, at: str, name: str, fields: Section) -> str:
 def _value(value: str | Mapping[str, str]) -> str:
     if isinstance(value, str):
         return _scalar(value)
+    # In one line, which stands right below whatever indent.
     return f"{{{', '.join(f'{name}: {_scalar(each)}' for name, each in value.items())}}}"
 
 
@@ -136,11 +134,7 @@ def with_item(text: str, at: str, item: Mapping[str, object]) -> str:
         >>> with_item("a: 1\n", "owners", {"name": "me", "accounts": {"chat": "7"}})
         "a: 1\nowners:\n  - name: me\n    accounts: {chat: '7'}\n"
     """
-    read: object = _told(text) or {}
-    if not isinstance(read, dict):
-        msg = "it is no mapping"
-        raise EditError(msg)
-    told = cast("dict[str, Any]", read)
+    told = _top(text)
     dumped = yaml.safe_dump(
         dict(item), sort_keys=False, allow_unicode=True, default_flow_style=None
     ).splitlines()
@@ -150,8 +144,9 @@ def with_item(text: str, at: str, item: Mapping[str, object]) -> str:
         msg = f"{at} stands there without anything in it; take it out"
         raise EditError(msg)
     if there:
-        node: Any = yaml.compose(text, yaml.SafeLoader)
-        mark = next(value for key, value in node.value if key.value == at).start_mark
+        # The new item takes the indent of the first one, which comments may stand above.
+        entries = _mapping(text, ()).value
+        mark = next(value for key, value in entries if key.value == at).start_mark
         start, indent = _below(text, at), " " * mark.column
     else:
         start, indent = len(text), "  "
@@ -160,11 +155,25 @@ def with_item(text: str, at: str, item: Mapping[str, object]) -> str:
     if not there:
         added = f"{lines[0]}{at}:\n{added}"
     changed = text[:start] + added + text[start:]
-    wanted: dict[str, Any] = {**told, at: [dict(item), *(there or [])]}
+    # Read again as whoever starts the gateway reads it: what it says is what was asked for.
+    wanted: dict[str, object] = {**told, at: [dict(item), *(there or [])]}
     if _told(changed) != wanted:
         msg = f"{at} stands there in a form that is not changed by a program"
         raise EditError(msg)
     return changed
+
+
+def _top(text: str) -> dict[str, Any]:  # YAML
+    """Return what a document says; an empty one says nothing.
+
+    Raises:
+        EditError: It is no mapping.
+    """
+    read: object = _told(text) or {}
+    if not isinstance(read, dict):
+        msg = "it is no mapping"
+        raise EditError(msg)
+    return cast("dict[str, Any]", read)
 
 
 def _told(text: str) -> Any:  # YAML
@@ -206,8 +215,7 @@ def _addition(
 
 def _below(text: str, at: str) -> int:
     """Return where the line after a top field begins: what a comment there is about follows it."""
-    node: Any = yaml.compose(text, yaml.SafeLoader)
-    return _next(text, next(key for key, _ in node.value if key.value == at))
+    return _next(text, next(key for key, _ in _mapping(text, ()).value if key.value == at))
 
 
 def _line_start(text: str, index: int) -> int:

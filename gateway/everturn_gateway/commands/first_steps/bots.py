@@ -52,9 +52,13 @@ class _Setting(Struct, frozen=True, kw_only=True):
     title: str
 
 
+def _secret(platform: str, field: str, title: str = "") -> _Secret:
+    variable = f"{platform}_{field}".upper()  # as the examples of the documentation have it
+    return _Secret(field=field, variable=variable, title=title)
+
+
 def _token(platform: str, title: str) -> _Secret:
-    variable = f"{platform.upper()}_BOT_TOKEN"
-    return _Secret(field="bot_token", variable=variable, title=f"The token of the bot, {title}")
+    return _secret(platform, "bot_token", f"The token of the bot, {title}")
 
 
 _ASKED: Final[Mapping[str, Sequence[_Secret | _Setting]]] = {
@@ -62,44 +66,36 @@ _ASKED: Final[Mapping[str, Sequence[_Secret | _Setting]]] = {
     "discord": (_token("discord", "from https://discord.com/developers/applications, under Bot"),),
     "slack": (
         _token("slack", "xoxb-..., shown by Install to Workspace"),
-        _Secret(
-            field="app_token",
-            variable="SLACK_APP_TOKEN",
-            title="The token of the app, xapp-..., from Basic Information, App-Level Tokens, with"
+        _secret(
+            "slack",
+            "app_token",
+            "The token of the app, xapp-..., from Basic Information, App-Level Tokens, with"
             " the scope connections:write",
         ),
     ),
     "matrix": (
         _Setting(field="homeserver", title="Its homeserver, https://matrix.example.org"),
         _Setting(field="user", title="The account of the bot, @bot:example.org"),
-        _Secret(field="password", variable="MATRIX_PASSWORD", title="The password of the account"),
+        _secret("matrix", "password", "The password of the account"),
     ),
     "whatsapp": (
         _Setting(
             field="phone_number_id", title="The phone number ID, under WhatsApp, API Setup: digits"
         ),
-        _Secret(
-            field="token",
-            variable="WHATSAPP_TOKEN",
-            title="The token of a system user, from https://business.facebook.com/settings",
+        _secret(
+            "whatsapp",
+            "token",
+            "The token of a system user, from https://business.facebook.com/settings",
         ),
-        _Secret(
-            field="app_secret",
-            variable="WHATSAPP_APP_SECRET",
-            title="The secret of the app, under App settings, Basic",
-        ),
-        _Secret(field="verify_token", variable="WHATSAPP_VERIFY_TOKEN", title=""),
+        _secret("whatsapp", "app_secret", "The secret of the app, under App settings, Basic"),
+        _secret("whatsapp", "verify_token"),
     ),
     "email": (
         _Setting(field="address", title="The address of the bot, bot@example.org"),
         _Setting(field="imap.host", title="Where its mail is read, imap.example.org"),
         _Setting(field="smtp.host", title="Where its mail is sent, smtp.example.org"),
-        _Secret(
-            field="password",
-            variable="EMAIL_PASSWORD",
-            title="Its password; of Gmail and others an app password",
-        ),
-        _Secret(field="secret_tag", variable="EMAIL_SECRET_TAG", title=""),
+        _secret("email", "password", "Its password; of Gmail and others an app password"),
+        _secret("email", "secret_tag"),
     ),
 }
 
