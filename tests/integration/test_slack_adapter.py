@@ -285,6 +285,28 @@ async def test_reactions_take_each_others_place_and_a_thread_shows_that_somebody
     assert world.api.statuses == [(DM, ts, "is typing…")]
 
 
+async def test_another_bot_that_reacts_is_no_person() -> None:
+    """A workflow that ticks whatever is said must not answer a question."""
+    async with open_slack_world() as world, world.running() as handler:
+        world.api.users["UBOT00002"] = "robot"
+        asked = await world.say(ROOM, "shall I?")
+        for user in ("UBOT00002", ANN):
+            await world.api._deliver_event(
+                {
+                    "type": "reaction_added",
+                    "reaction": "white_check_mark",
+                    "user": user,
+                    "item_user": BOT,
+                    "item": {"type": "message", "channel": ROOM, "ts": asked},
+                    "event_ts": "1780000000.000100",
+                }
+            )
+        await handler.until(lambda: len(handler.events) == 2)
+        senders = [each.sender for each in handler.events]
+
+    assert [(each.id, each.is_bot) for each in senders] == [("UBOT00002", True), (ANN, False)]
+
+
 async def test_an_answer_of_slack_says_what_may_be_tried_again() -> None:
     """And formatting that is refused goes as plain text."""
     rows: dict[str, tuple[type[SendError], bool | None]] = {

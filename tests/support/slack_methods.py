@@ -72,7 +72,12 @@ async def _user(api: SlackApi, fields: Json) -> Json:
         refuse("user_not_found")
     name = api.users[fields["user"]]
     profile = {"display_name": name.title(), "real_name": name}
-    user = {"id": fields["user"], "name": name, "profile": profile}
+    user = {
+        "id": fields["user"],
+        "name": name,
+        "profile": profile,
+        "is_bot": "BOT" in fields["user"],
+    }
     more = {"locale": "de-DE"} if fields.get("include_locale") == "true" else {}
     return {"user": user | more}
 

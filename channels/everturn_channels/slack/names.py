@@ -48,7 +48,9 @@ class Names:
             paths = (("profile", "display_name"), ("profile", "real_name"), ("name",))
             names = (one_line(text_of(told, *path)) for path in paths)
             name = next(filter(None, names), user)
-            self._keep(Person(id=user, name=name, language=text_of(told, "locale")))
+            is_bot = told.get("is_bot") is True  # it writes nothing that is read, but may react
+            language = text_of(told, "locale")
+            self._keep(Person(id=user, name=name, is_bot=is_bot, language=language))
         self._kept.move_to_end(user)
         return self._kept[user]
 
