@@ -67,6 +67,7 @@ async def test_two_versions_back_are_brought_up_to_date_and_kept(tmp_path: Path)
     shown = await everturn("sessions", "show", older.parent.name, cwd=tmp_path)
     again = await everturn("upgrade", "--json", cwd=tmp_path)
     checked = await everturn("doctor", cwd=tmp_path)
+    listed = await everturn("sessions", "list", "--json", cwd=tmp_path)
 
     assert {each["session_id"]: each["format"] for each in json.loads(plan.out)["changes"]} == {
         before.parent.name: BEFORE,
@@ -79,7 +80,11 @@ async def test_two_versions_back_are_brought_up_to_date_and_kept(tmp_path: Path)
         assert (Path(report["backup"]) / session_id / "state.yaml").read_bytes() == former
     assert FORMAT.encode() in before.read_bytes()
     assert current.read_bytes() == untouched
+    assert FORMAT.encode() in older.read_bytes()
     assert "second" in shown.out
+    assert {each["session_id"] for each in json.loads(listed.out)} == {
+        each.parent.name for each in (before, older, current)
+    }
     assert json.loads(again.out)["changes"] == []
     assert (checked.code, "problem" in checked.out) == (0, False)
 

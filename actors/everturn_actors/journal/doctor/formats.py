@@ -11,12 +11,11 @@ from msgspec import Struct
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.journal.disk import (
     make_directory,
-    remove,
     replace_file,
-    sync_directory,
     write_error,
 )
 from everturn_actors.journal.loading import inspect_session, read_optional, read_record
+from everturn_actors.journal.log.archive import ArchiveRecord, look_at_ends
 from everturn_actors.journal.log.layout import SessionFiles
 from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
 from everturn_actors.journal.snapshot.state_yaml import FORMAT, encode_state
@@ -65,7 +64,7 @@ def migrate(files: SessionFiles, backup: Path) -> str:
     """Write the snapshot of a session in the format of this version; the former one is kept.
 
     A snapshot of the format before is read and written anew. An older one is left out where the
-    log and its archive hold all events, and the session is made from these. The copy is durable
+    log and its archive hold all events, and another one is made from these. The copy is durable
     before anything is changed, and each file is replaced as a whole: cut off at any point, the
     session is as it was or as it will be, and the same call goes on.
 
@@ -108,6 +107,8 @@ def _write_anew(files: SessionFiles, found: FormatOf, former: bytes) -> str:
     if now is None:
         message = "its log does not reach back to its beginning"
         raise CorruptJournalError(message, path=files.folder)
-    remove(files.state)  # not before it is known that nothing is lost with it
-    sync_directory(files.folder)
+    # Not before it is known that nothing is lost with it.
+    ends = look_at_ends(files)
+    record = ArchiveRecord(last_seq=ends.last_seq or 0, size_bytes=ends.size_bytes)
+    replace_file(files.state, encode_state(now.state, record))
     return f"{found.format} left out, and the session made from its {now.state.last_seq} events"

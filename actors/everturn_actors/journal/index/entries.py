@@ -60,7 +60,7 @@ def list_sessions(
 
 
 def summarise(files: SessionFiles) -> SessionSummary | None:
-    """Return the summary of one session, from the head of its snapshot or of its log.
+    """Return the summary of one session, from the head of its snapshot, log or archive.
 
     None where neither says what is needed.
 
@@ -88,6 +88,9 @@ def summarise(files: SessionFiles) -> SessionSummary | None:
     with files.log.open("rb") as log:
         line = log.readline()
         written = os.fstat(log.fileno()).st_mtime
+    if not line and files.archive.exists():  # a snapshot was lost, and all else is there
+        with files.archive.open("rb") as archive:
+            line = archive.readline()
     event = decode(line[:-1], seed(files.session_id))
     if not isinstance(event.body, SessionStarted):
         return None
