@@ -188,6 +188,7 @@ async def test_questions_have_buttons_or_a_list_and_groups_numbers() -> None:
         world.bot._chats._quiet_until.clear()  # the six seconds are over
         await world.say(long, buttons=TWO, nonce="q3")
         asked = await world.say("May I, all?", chat=GROUP, buttons=TWO, nonce="q4")
+        await world.say("all " * 990, chat=GROUP, buttons=MANY, nonce="q5")
         by_type = {m["interactive"]["type"]: m for m in api.sent if m["type"] == "interactive"}
         await api.choose(by_type["list"], 9)
         await api.choose(by_type["button"], 1)
@@ -209,6 +210,8 @@ async def test_questions_have_buttons_or_a_list_and_groups_numbers() -> None:
     }
     assert api.shown(ANN) == ["May I?", "Which?", long.strip(), "Your choice?", "You said *no*."]
     assert api.shown(GROUP)[0].endswith("1. ✅ Allow once\n2. ❌ Deny")
+    assert api.shown(GROUP)[1] == ("all " * 990).strip()
+    assert api.shown(GROUP)[2].startswith("Your choice?")
     command = next(each for each in handler.events if isinstance(each, Command))
     assert (command.name, command.argument, command.is_typed) == ("status", "now", True)
     assert {m.chat.type for m in messages_of(handler)} == {"dm", "group"}
@@ -265,6 +268,38 @@ async def test_what_fails_after_it_was_taken_fails_with_metas_reason() -> None:
 
     assert found == rows
     assert handler.undeliveries == [(ANN, "failed with 131026 (131026)", True)]
+
+
+async def test_old_news_of_a_day_that_is_over_keeps_nobody_waiting() -> None:
+    """A status may come days late, or cross what its person writes: their answer is sent."""
+    async with open_whatsapp_world() as world, world.running() as handler:
+        api = world.api
+        await api.say("hello")
+        await handler.until_handled(1)
+        await world.say("taken", nonce="n1")
+        await api.tell_status(api.sent[0], "failed", 131047)
+        await handler.until(lambda: handler.undeliveries)
+        api.has_statuses = False
+        async with anyio.create_task_group() as tasks:
+
+            async def cross() -> None:
+                with pytest.raises(NotSentError, match="131047"):
+                    await world.say("crossed", nonce="n2")
+
+            tasks.start_soon(cross)
+            while len(api.sent) < 2:  # noqa: ASYNC110 - it does not tell
+                await anyio.sleep(0.01)
+            await api.tell_status(api.sent[0] | {"id": "wamid.x"}, "failed", 131026)
+            await handler.until(lambda: len(handler.undeliveries) == 2)
+            await api.say("well?")
+            await handler.until(lambda: "well?" in handler.texts())
+            await api.tell_status(api.sent[1], "failed", 131047)
+        api.has_statuses = True
+        await world.say("yes", nonce="n3")
+
+    told = [(chat, is_lost) for chat, _, is_lost in handler.undeliveries]
+    assert told == [(ANN, True), (ANN, True)], "also while something else is under way"
+    assert api.shown()[-1] == "yes"
 
 
 async def test_a_status_tells_that_a_lost_answer_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:

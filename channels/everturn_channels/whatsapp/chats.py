@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import anyio
+from msgspec import Struct
 
 T = TypeVar("T")
 KNOWN_MAX: Final = 5_000
+_DAY: Final = timedelta(hours=24)
+
+
+class _Written(Struct, frozen=True):
+    """What a person wrote last."""
+
+    wamid: str
+    at: datetime
 
 
 class Chats:
@@ -21,22 +31,33 @@ class Chats:
     def __init__(self) -> None:
         self.on_open: Callable[[str], None] = _tell_nobody
         "Called with a chat that takes something again."
-        self._last: OrderedDict[str, str] = OrderedDict()
+        self._last: OrderedDict[str, _Written] = OrderedDict()
         "By chat, the message that its person wrote last."
         self._closed: OrderedDict[str, str] = OrderedDict()
         "By chat, why nothing is taken there until its person writes."
         self._quiet_until: OrderedDict[str, float] = OrderedDict()
         "By chat, on the loop's clock."
 
-    def note_message(self, chat: str, wamid: str) -> None:
-        """Note that somebody wrote: from now on a day's answers are taken."""
-        keep(self._last, chat, wamid, KNOWN_MAX)
+    def note_message(self, chat: str, wamid: str, at: datetime) -> None:
+        """Note that somebody wrote: from then on a day's answers are taken."""
+        before = self._last.get(chat)
+        at = at if before is None else max(at, before.at)  # messages come in no order
+        keep(self._last, chat, _Written(wamid, at), KNOWN_MAX)
         if self._closed.pop(chat, ""):
             self.on_open(chat)
 
     def last(self, chat: str) -> str:
         """Return the message that was written last in a chat; empty = none that is known."""
-        return self._last.get(chat, "")
+        found = self._last.get(chat)
+        return "" if found is None else found.wamid
+
+    def is_open(self, chat: str, at: datetime) -> bool:
+        """Return whether the person is known to have written within the day before `at`, or since.
+
+        What is told of that time is old news then, or of a message that crossed theirs.
+        """
+        found = self._last.get(chat)
+        return found is not None and at < found.at + _DAY
 
     def close(self, chat: str, why: str) -> bool:
         """Note that nothing is taken until the person writes; return whether that is new."""

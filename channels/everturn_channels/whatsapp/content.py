@@ -8,6 +8,7 @@ Source: https://developers.facebook.com/documentation/business-messaging/whatsap
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
@@ -18,6 +19,20 @@ _READ: Final = frozenset({"text", "button", "interactive", "image", "video", "au
 "Kinds whose words or files are read."
 _WORDS: Final = 300  # characters of what somebody wrote into a title or a name
 _NUMBERS: Final = (int, float)
+_SECONDS_MAX: Final = 11  # digits of a time
+
+
+def time_of(raw: Json) -> datetime:
+    """Return when something was written, or told; UTC.
+
+    Raises:
+        ValueError: It does not say.
+    """
+    seconds = text_of(raw, "timestamp")
+    if not (seconds.isascii() and seconds.isdecimal()) or len(seconds) > _SECONDS_MAX:
+        msg = f"{seconds[:40]!r} is no time"
+        raise ValueError(msg)
+    return datetime.fromtimestamp(int(seconds), UTC)
 
 
 def described(raw: Json) -> tuple[str, ...]:

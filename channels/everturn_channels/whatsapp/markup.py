@@ -34,8 +34,8 @@ _PARSED_CHARS: Final = 60_000
 "Longer texts go as they stand: parsing them would hold up everybody else."
 _MARKS: Final = 5_000
 "More brackets, asterisks and the like are no text that anybody wrote, and slow to parse."
-_PAIR: Final = re.compile(r"(?<![\w*_~`])(([*_~`])\2*)(?=\S)(?=[^\n]*\2)")
-"What WhatsApp may take for the beginning of a format: the same marker stands in its line again."
+_RUN: Final = re.compile(r"(?<![\w*_~`])([*_~`])\1*")
+"Markers that may begin a format."
 _HAIR: Final = "\u200a"
 _STYLES: Final = {"strong": "*", "em": "_", "s": "~"}
 
@@ -70,13 +70,30 @@ def text_of(payload: str, *, is_repeat: bool = False) -> str:
 def _literal(text: str) -> str:
     """Return plain text that shows as it stands: a line that would be formatted is code."""
     return "\n".join(
-        line if not _PAIR.search(line) else f"```{line}```" if "`" not in line else _defused(line)
+        f"```{line}```" if shown != line and "`" not in line else shown
         for line in text.split("\n")
+        for shown in (_defused(line),)
     )
 
 
 def _defused(text: str) -> str:
-    return _PAIR.sub(lambda found: f"{found[0]}{_HAIR}", text)
+    """Return a text of which WhatsApp takes no marker for the beginning of a format.
+
+    It may where the same marker stands in its line again. In one pass: a line may be long.
+    """
+    return "\n".join(map(_defused_line, text.split("\n")))
+
+
+def _defused_line(line: str) -> str:
+    last = {marker: line.rfind(marker) for marker in "*_~`"}
+
+    def defuse(found: re.Match[str]) -> str:
+        run, end = found[0], found.end()
+        if line[end : end + 1].strip() and last[run[0]] >= end:
+            return run + _HAIR
+        return f"{run[:-1]}{_HAIR}{run[-1]}" if len(run) > 1 else run
+
+    return _RUN.sub(defuse, line)
 
 
 def _make_parser() -> MarkdownIt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from everturn_channels.command_registry import typed_command
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 from everturn_channels.ingestion.numbered_questions import NumberedQuestions
 from everturn_channels.whatsapp.chats import Chats, keep
-from everturn_channels.whatsapp.content import described
+from everturn_channels.whatsapp.content import described, time_of
 from everturn_channels.whatsapp.markup import render
 from everturn_channels.whatsapp.media import KINDS, file_in
 from everturn_channels.whatsapp.people import People, is_phone
@@ -35,7 +35,6 @@ from everturn_channels.whatsapp.sender import Sender
 _MARKS: Final = "/!"
 _QUOTES_MAX: Final = 2_000
 _QUOTE_CHARS: Final = 500
-_SECONDS_MAX: Final = 11  # digits of a time
 _OLD: Final = "an earlier message, which is not at hand any more"
 _FORWARDED: Final = "somebody else"
 
@@ -84,10 +83,10 @@ class EventReader:
             return _reactions(raw, sender, chat)
         edited = object_of(raw, "edit", "message")
         wamid = text_of(raw, "edit", "original_message_id") if edited else text_of(raw, "id")
-        message = self._message(edited or raw, wamid, sender, chat, _time_of(raw))
+        message = self._message(edited or raw, wamid, sender, chat, time_of(raw))
         if edited:
             return (_edit(message),)
-        self._login.chats.note_message(chat.id, wamid)
+        self._login.chats.note_message(chat.id, wamid, message.at)
         answered = text_of(raw, "context", "id")
         question, data = self._login.questions.choice_of([answered], message.text)
         if question:
@@ -162,9 +161,9 @@ class EventReader:
         )
 
     def _click(self, raw: Json, data: str, sender: Person, chat: ChatRef) -> ButtonClick:
-        self._login.chats.note_message(chat.id, text_of(raw, "id"))
+        at = time_of(raw)
+        self._login.chats.note_message(chat.id, text_of(raw, "id"), at)
         answer = self._answer(chat.id)
-        at = _time_of(raw)
         return ButtonClick(data=data, chat=chat, sender=sender, at=at, answer=answer)
 
     def _answer(self, chat_id: str) -> Callable[[str], Awaitable[None]]:
@@ -186,7 +185,7 @@ def _reactions(raw: Json, sender: Person, chat: ChatRef) -> Sequence[Reaction]:
     on, emoji = text_of(found, "message_id"), text_of(found, "emoji")
     if not on or not emoji:
         return ()
-    at = _time_of(raw)
+    at = time_of(raw)
     return (Reaction(message_id=on, emoji=emoji, chat=chat, sender=sender, at=at),)
 
 
@@ -234,16 +233,3 @@ def _moved(raw: Json) -> Sequence[ChatMoved]:
     old, new = text_of(raw, "from"), text_of(system, "wa_id") or text_of(system, "new_wa_id")
     is_known = text_of(system, "type") == "user_changed_number" and is_phone(old) and is_phone(new)
     return (ChatMoved(old=old, new=new),) if is_known and old != new else ()
-
-
-def _time_of(raw: Json) -> datetime:
-    """Return when a message was written.
-
-    Raises:
-        ValueError: It does not say.
-    """
-    seconds = text_of(raw, "timestamp")
-    if not (seconds.isascii() and seconds.isdecimal()) or len(seconds) > _SECONDS_MAX:
-        msg = f"{seconds[:40]!r} is no time"
-        raise ValueError(msg)
-    return datetime.fromtimestamp(int(seconds), UTC)

@@ -155,7 +155,8 @@ class Receiver:
         if failed is None or failed.failure is None:
             return
         chat = await self._chat_of(failed)
-        if failed.failure.code == WINDOW:
+        is_open = self._login.chats.is_open(chat, failed.at)
+        if failed.failure.code == WINDOW and not is_open:
             self._login.sender.close(chat, failed.failure)
         self._handler.undelivered(chat, str(failed.failure), is_lost=True)
 

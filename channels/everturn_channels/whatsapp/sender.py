@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from everturn_channels.adapter import Button, Outbound, OutgoingFile
+from everturn_channels.chunks import measure
 from everturn_channels.errors import NotSentError, RefusedError, UnknownOutcomeError
 from everturn_channels.ingestion.json_fields import objects_of, text_of
 from everturn_channels.ingestion.numbered_questions import NumberedQuestions
@@ -138,32 +139,34 @@ class Sender:
             SendError: It does not, or nobody knows.
         """
         chat = message.chat_id
+        written = self._chats.last(chat)
         fields = {**recipient_of(chat), **content}
         if message.reply_to:
             fields["context"] = {"message_id": message.reply_to}
         if message.nonce:
             fields["biz_opaque_callback_data"] = message.nonce
-        with self._statuses.expecting(chat):
+        with self._statuses.expecting(chat, message.nonce):
             try:
                 answer = await self._api.post(fields)
             except RequestFailedError as error:
                 if error.failure is not None:
-                    self._note(chat, error.failure)
+                    self._note(chat, error.failure, written)
                 raise error.to_send_error() from error
             wamid = next((text_of(each, "id") for each in objects_of(answer, "messages")), "")
             if not wamid:
                 msg = "WhatsApp did not say how it calls the message."
                 raise UnknownOutcomeError(msg)
-            status = await self._statuses.first(wamid)
+        status = await self._statuses.first(wamid)
         if status is not None and status.failure is not None:
-            self._note(chat, status.failure)
+            self._note(chat, status.failure, written)
             raise to_send_error(status.failure)
         return wamid
 
-    def _note(self, chat: str, failure: Failure) -> None:
+    def _note(self, chat: str, failure: Failure, written: str) -> None:
+        """Note what a failure says of a chat; `written` was last there when it was asked."""
         if failure.code == PAIR:
             self._chats.leave_alone(chat, PAIR_S)
-        elif failure.code == WINDOW:
+        elif failure.code == WINDOW and self._chats.last(chat) == written:
             self.close(chat, failure)
 
     def close(self, chat: str, failure: Failure) -> None:
@@ -182,7 +185,12 @@ class Sender:
     async def _ask_by_number(self, message: Outbound, text: str) -> str:
         """Ask in a group, which has no buttons (.../whatsapp/groups, read 2026-11-27)."""
         lines = [f"{number}. {each.label}" for number, each in enumerate(message.buttons, 1)]
-        wamid = await self._post(message, _text("\n".join((text, "", said(BY_NUMBER), *lines))))
+        choices = "\n".join((said(BY_NUMBER), *lines))
+        if measure(f"{text}\n\n{choices}", "utf16") > markup.MESSAGE_UNITS:
+            await self._send_half(message, text)
+            text = said(CHOOSE)
+        wamid = await self._post(message, _text(f"{text}\n\n{choices}"))
+        self._halves.pop(message.nonce, None)
         if self._questions is not None:
             await self._questions.note(wamid, message.buttons)
         return wamid

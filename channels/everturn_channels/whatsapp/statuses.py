@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 import anyio
@@ -24,6 +25,7 @@ from msgspec import Struct
 
 from everturn_channels.ingestion.json_fields import Json, objects_of, text_of
 from everturn_channels.whatsapp.chats import keep
+from everturn_channels.whatsapp.content import time_of
 from everturn_channels.whatsapp.failures import Failure, failure_of
 
 WAIT_S: Final = 5.0
@@ -39,6 +41,8 @@ class Status(Struct, frozen=True, kw_only=True):
     nonce: str
     failure: Failure | None
     "None = it is under way, or arrived."
+    at: datetime
+    "When that was so; UTC."
     names: tuple[str, ...] = ()
     "By which its recipient is named: a number, a user id; of a group, its id."
 
@@ -50,8 +54,8 @@ class Statuses:
         self._by_id: OrderedDict[str, Status] = OrderedDict()
         self._by_nonce: OrderedDict[str, Status] = OrderedDict()
         self._waits: dict[str, anyio.Event] = {}
-        self._in_flight: Counter[str] = Counter()
-        "By chat, messages whose ids are not known yet."
+        self._in_flight: Counter[tuple[str, str]] = Counter()
+        "By chat and nonce, messages whose ids are not known yet."
         self._is_deaf = False
         "Whether none came when one was awaited: they may go to another gateway."
 
@@ -73,7 +77,9 @@ class Statuses:
         if wait := self._waits.get(status.id):
             wait.set()
             return None
-        is_expected = any(self._in_flight[name] for name in status.names)
+        is_expected = any(
+            chat in status.names and status.nonce in {"", nonce} for chat, nonce in self._in_flight
+        )
         return None if status.failure is None or is_expected else status
 
     def of_nonce(self, nonce: str) -> Status | None:
@@ -81,15 +87,19 @@ class Statuses:
         return self._by_nonce.get(nonce) if nonce else None
 
     @contextmanager
-    def expecting(self, chat: str) -> Generator[None]:
-        """Take failures in a chat, while the block runs, for those of what is sent there now."""
-        self._in_flight[chat] += 1
+    def expecting(self, chat: str, nonce: str) -> Generator[None]:
+        """Take a failure in a chat, while the block runs, for that of what is sent there now.
+
+        Unless it names another nonce. Ask for its `first` as soon as the block is left.
+        """
+        sent = chat, nonce
+        self._in_flight[sent] += 1
         try:
             yield
         finally:
-            self._in_flight[chat] -= 1
-            if not self._in_flight[chat]:
-                del self._in_flight[chat]
+            self._in_flight[sent] -= 1
+            if not self._in_flight[sent]:
+                del self._in_flight[sent]
 
     async def first(self, wamid: str) -> Status | None:
         """Return the first status of a message, as soon as it comes; None = it takes too long."""
@@ -117,5 +127,14 @@ def _status_of(raw: Json) -> Status | None:
         id=wamid,
         nonce=text_of(raw, "biz_opaque_callback_data"),
         failure=failure,
+        at=_at(raw),
         names=tuple(filter(None, names)),
     )
+
+
+def _at(raw: Json) -> datetime:
+    """Return when a status was so; of one that does not say, the beginning of time."""
+    try:
+        return time_of(raw)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
