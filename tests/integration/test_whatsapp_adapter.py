@@ -136,7 +136,7 @@ async def test_everything_that_people_send_becomes_words_or_files() -> None:
         await api.write({"type": "request_welcome"})
         changed = {"type": "user_changed_number", "wa_id": "4915112345678"}
         await api.write({"type": "system", "system": changed})
-        await handler.until(lambda: len(messages_of(handler)) == 13)
+        await handler.until(lambda: len(messages_of(handler)) == 13 and handler.moves)
         found = {(m.text or m.described or m.files[0].media_type): m for m in messages_of(handler)}
         voice = found["audio/ogg"].files[0]
         data = await voice.fetch(100)
@@ -159,6 +159,7 @@ async def test_everything_that_people_send_becomes_words_or_files() -> None:
         "a cat",
         "Yes please",
     ]
+    assert handler.moves == [(ANN, "4915112345678")]
     assert found["why?"].is_addressed
     assert (found["I mean this"].quoted, found["I mean this"].quoted_name) == ("the first", "Ann")
     assert found["and that"].described == (
@@ -377,9 +378,15 @@ async def test_who_hides_their_number_stays_who_they_were() -> None:
             await handler.until_handled(1)
             await handler.until(lambda: handler.passed_over)
             (hidden,) = messages_of(handler)
+            for number, (old, new) in enumerate((("DE.1", "DE.2"), (USER_ID, "US.2"))):
+                told = {"type": "user_changed_user_id", "previous_user_id": old, "user_id": new}
+                system = {"id": f"wamid.s{number}", "type": "system", "system": told}
+                await api.deliver_value({"messages": [system]})
+            await handler.until(lambda: len(handler.moves) == 2)
 
     assert (hidden.sender.id, hidden.chat.id, hidden.sender.name) == (ANN, ANN, "Sheena")
     assert api.sent[0]["recipient"] == USER_ID
+    assert sorted(handler.moves) == [(ANN, "DE.2"), (USER_ID, "US.2")]
 
 
 async def test_signs_are_shown_and_a_look_says_what_is_wrong() -> None:

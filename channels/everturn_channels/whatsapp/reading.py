@@ -28,7 +28,7 @@ from everturn_channels.whatsapp.chats import Chats, keep
 from everturn_channels.whatsapp.content import described, time_of
 from everturn_channels.whatsapp.markup import render
 from everturn_channels.whatsapp.media import KINDS, file_in
-from everturn_channels.whatsapp.people import People, is_phone
+from everturn_channels.whatsapp.people import People, is_phone, is_user_id
 from everturn_channels.whatsapp.requests import CloudApi
 from everturn_channels.whatsapp.sender import Sender
 
@@ -75,7 +75,7 @@ class EventReader:
             ValueError: It cannot be read.
         """
         if text_of(raw, "type") == "system":
-            return _moved(raw)
+            return await self._moved(raw)
         sender, chat = await self.whose(raw, contacts)
         if clicked := _clicked(raw):
             return (self._click(raw, clicked, sender, chat),)
@@ -109,6 +109,23 @@ class EventReader:
         group = text_of(raw, "group_id")
         chat = ChatRef(id=group, type="group") if group else ChatRef(id=person, title=name)
         return sender, chat
+
+    async def _moved(self, raw: Json) -> Sequence[ChatMoved]:
+        """Return that somebody has another number, or is called otherwise by Meta.
+
+        With what they were called before, nobody answers any more. Whoever hides their number gets
+        another id with another one, and only that is told.
+        Source: https://developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/system
+        (updated 2026-08-11, read 2026-11-27); that the new id is `user_id`, in clients of the API.
+        """
+        system = object_of(raw, "system")
+        new = text_of(system, "wa_id") or text_of(system, "new_wa_id")
+        if text_of(system, "type") == "user_changed_user_id":
+            new = text_of(system, "user_id")
+        before = text_of(system, "previous_user_id")
+        old = await self._login.people.id_of(text_of(raw, "from"), before)
+        is_known = is_phone(new) or is_user_id(new)
+        return (ChatMoved(old=old, new=new),) if is_known and old != new else ()
 
     # --- messages ---
 
@@ -225,11 +242,3 @@ def _edit(message: Message) -> Edit:
 def _quote_of(message: Message) -> _Quote:
     text = message.text or "; ".join(message.described) or "a file"
     return _Quote(name=message.sender.name, text=text[:_QUOTE_CHARS])
-
-
-def _moved(raw: Json) -> Sequence[ChatMoved]:
-    """Return that somebody has another number; with their old one nobody answers any more."""
-    system = object_of(raw, "system")
-    old, new = text_of(raw, "from"), text_of(system, "wa_id") or text_of(system, "new_wa_id")
-    is_known = text_of(system, "type") == "user_changed_number" and is_phone(old) and is_phone(new)
-    return (ChatMoved(old=old, new=new),) if is_known and old != new else ()

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 RECEIPTS_AT_ONCE: Final = 32
 "More are left out: they are signs, and hold up nobody."
 _FIELD: Final = "messages"
-_LIVE: Final = frozenset({"user_changed_number"})
+_LIVE: Final = frozenset({"user_changed_number", "user_changed_user_id"})
 
 
 class Receiver:
@@ -99,6 +99,7 @@ class Receiver:
     async def _take_message(self, raw: Json, contacts: Sequence[Json], confirm: Confirm) -> None:
         kind, wamid = text_of(raw, "type"), text_of(raw, "id")
         chat = text_of(raw, "group_id") or text_of(raw, "from") or text_of(raw, "from_user_id")
+        chat = chat or text_of(raw, "system", "previous_user_id")
         if kind in QUIET and text_of(raw, "system", "type") not in _LIVE:
             await confirm()
             return

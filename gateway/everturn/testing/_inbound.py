@@ -75,6 +75,8 @@ class RecordingHandler(_WillingHandler):
         "Where how many messages were left out, and why."
         self.deletions: list[tuple[str, str]] = []
         "Chats and ids of messages that were deleted."
+        self.moves: list[tuple[str, str]] = []
+        "Ids of chats, and those that they have instead."
         self.undeliveries: list[tuple[str, str, bool]] = []
         "Where something does not get there, why, and whether it is lost."
         self.reopened: list[str] = []
@@ -140,6 +142,11 @@ class RecordingHandler(_WillingHandler):
     async def deleted(self, chat: str, message_id: str) -> None:
         """Note it in `deletions`."""
         self.deletions.append((chat, message_id))
+        self.received()
+
+    async def moved(self, old: str, new: str) -> None:
+        """Note it in `moves`."""
+        self.moves.append((old, new))
         self.received()
 
     def undelivered(self, chat: str, why: str, *, is_lost: bool) -> None:

@@ -12,16 +12,24 @@ from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.problems import Problem, problem, problem_response
 
 BESIDE_CONNECTIONS: Final = 256  # files that logs, models, tools and processes have open
+DELIVERY_BYTES: Final = 4 * 1024 * 1024
+"""The largest body that a platform delivers, if it says its length; Meta's have up to 3 MB.
+
+Source: https://developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/create-webhook-endpoint
+(updated 2026-05-21, read 2026-11-27).
+"""
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # answered however full it is
 # Their bodies may hold files.
 _UPLOADS = re.compile(
     r"/api/v1/sessions/[^/]+/(?:messages|stream)"
     r"|/v1/(?:chat/completions|responses|embeddings|audio/[a-z]+)"
 )
+_DELIVERIES: Final = re.compile(WEBHOOK_PATH.format(name="[^/]+"))
 
 
 def within_descriptors(config: ServerConfig, limit: int) -> ServerConfig:
@@ -108,8 +116,13 @@ class BodyLimits(Struct, frozen=True, kw_only=True):
     def of(self, scope: Scope) -> int:
         """Return how many bytes the body of a request may have."""
         # Any other body is small, whoever sends it.
-        takes_files = _UPLOADS.fullmatch(scope["path"]) is not None
-        return self.most_of_uploads_bytes if takes_files else self.most_bytes
+        path, most = scope["path"], self.most_bytes
+        if _UPLOADS.fullmatch(path) is not None:
+            return self.most_of_uploads_bytes
+        # Whoever likes may deliver: the route reads few of the large ones at a time.
+        is_delivery = _DELIVERIES.fullmatch(path) is not None
+        is_large = is_delivery and self.declared(scope) > most
+        return max(most, DELIVERY_BYTES) if is_large else most
 
     def declared(self, scope: Scope) -> int:
         """Return how many bytes a request says that its body has; 0 where it does not say."""

@@ -33,6 +33,9 @@ _NAME_CHARACTERS: Final = 100
 _SENDER_CHARACTERS: Final = 256
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
+_LARGE_BYTES: Final = 1024 * 1024
+_LARGE_AT_ONCE: Final = 8
+"Bodies over that size are read at a time, as anybody may send them; others wait."
 _REFUSALS: Final = {
     400: "the platform sends no such body",
     401: "the secret token or the signature is missing or wrong",
@@ -82,6 +85,14 @@ def channels_router(gateway: Host) -> APIRouter:
 
 def _add_webhooks(router: APIRouter, gateway: Host) -> None:
     """Add the routes where platforms deliver."""
+    large = anyio.Semaphore(_LARGE_AT_ONCE)
+
+    async def read(request: Request) -> bytes:
+        length = request.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) <= _LARGE_BYTES:
+            return await request.body()
+        async with large:
+            return await request.body()
 
     @router.post(
         WEBHOOK_PATH,
@@ -108,7 +119,8 @@ def _add_webhooks(router: APIRouter, gateway: Host) -> None:
         admitted = gateway.channels.admits_webhook(name, request.headers)
         taken = None if admitted is None else DeliveryAnswer(status=_UNAUTHORIZED)
         if admitted:
-            taken = await gateway.channels.take_webhook(name, request.headers, await request.body())
+            body = await read(request)
+            taken = await gateway.channels.take_webhook(name, request.headers, body)
         return _answered(name, taken)
 
     @router.get(
