@@ -308,6 +308,16 @@ async def test_what_is_deleted_before_its_turn_begins_is_not_answered(tmp_path: 
         assert await _user_texts(fed) == ["but this"]
 
 
+async def test_a_move_that_cannot_be_kept_comes_again(tmp_path: Path) -> None:
+    """Without it, what is written there would begin another conversation."""
+    async with feeding(tmp_path) as fed:
+        handler = await fed.adapter.handler()
+        in_the_way = tmp_path / "channels" / f"{fed.adapter.name}.aliases.json"
+        (in_the_way / "file").mkdir(parents=True)
+        with pytest.raises(NotNowError, match="another id cannot be kept"):
+            await handler.moved("7", "70")
+
+
 async def test_a_taken_message_is_acknowledged_and_a_repeat_is_not(tmp_path: Path) -> None:
     """The reaction says that the message arrived, where the owner wants it."""
     async with feeding(tmp_path, settings=ChannelSettings(acknowledge="👀")) as fed:

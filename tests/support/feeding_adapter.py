@@ -40,7 +40,7 @@ from everturn_channels.adapter import (
     Person,
 )
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chats.aliases import ChatAliases
+from everturn_channels.chats.aliases import open_aliases
 from everturn_channels.chats.chat_languages import ChatLanguages
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.chats.cursors import open_cursors
@@ -372,7 +372,7 @@ async def feeding(
                 health=health,
                 cursors=cursors,
                 limiter=RateLimiter(clock, lambda: 1.0),
-                aliases=ChatAliases(served.name),
+                aliases=await open_aliases(keyed, served.name),
                 chat_types=chat_types,
                 languages=ChatLanguages(context.language),
                 limits=limits or Limits(fetch_retry_s=0),

@@ -187,8 +187,8 @@ class ChannelInboundHandler(PlatformStatus):
         """Keep that a chat has another id. See `InboundHandler.moved`."""
         try:
             await self._aliases.add(old, new)
-        except OSError as error:
-            why = f"that a chat has another id cannot be kept: {error.strerror or error}"
+        except JournalError as error:
+            why = f"that a chat has another id cannot be kept: {error}"
             wait_s = self.blocked(old, why)
             # Without it, messages would begin another conversation.
             raise NotNowError(why, retry_after_s=wait_s) from error
