@@ -63,10 +63,19 @@ class NotSentError(SendError):
     Attributes:
         retry_after_s: How long the whole bot has to be quiet, by the platform's word, at most
             `QUIET_MAX_S`; None = it said nothing.
+        waits_for_person: Whether it is in vain until a person does something, which
+            `InboundHandler.deliverable` says: each try is written down, and may be one for days.
     """
 
-    def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after_s: float | None = None,
+        waits_for_person: bool = False,
+    ) -> None:
         self.retry_after_s = None if retry_after_s is None else paused_s(retry_after_s)
+        self.waits_for_person = waits_for_person
         super().__init__(message)
 
 

@@ -76,6 +76,23 @@ async def test_pauses_grow_while_nothing_is_heard() -> None:
         await test.until_delivered(said.session_id)
 
 
+async def test_what_waits_for_a_person_is_not_tried_again_and_again() -> None:
+    """Each try is written down, and a person may stay away for days; others are no reason."""
+    waits = NotSentError("a day is over", waits_for_person=True)
+    async with delivering("fine") as test:
+        test.adapter.fail("send", *[waits] * 99)
+        said = await test.say()
+        for _ in range(3):
+            await pass_time(test, HOUR_S, step_s=600)
+            test.limiter.heard(answer=True)
+        tries = (await marks(test, said.session_id)).count("unsent")
+        test.adapter.mend()
+        test.limiter.stop_backing_off()
+        await test.until_delivered(said.session_id)
+
+    assert 2 <= tries <= 4
+
+
 async def test_another_chat_that_is_reached_ends_the_pause() -> None:
     """Any answer of the platform counts: what waits for it goes at once."""
     async with delivering() as test:

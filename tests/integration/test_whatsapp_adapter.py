@@ -36,7 +36,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
 )
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
-from everturn_channels.whatsapp import statuses
+from everturn_channels.whatsapp import chats, statuses
 from everturn_channels.whatsapp.requests import open_api
 
 TWO = (Button(label="✅ Allow once", data="ap:o:1"), Button(label="❌ Deny", data="ap:d:1"))
@@ -218,8 +218,10 @@ async def test_questions_have_buttons_or_a_list_and_groups_numbers() -> None:
     assert {m.chat.type for m in messages_of(handler)} == {"dm", "group"}
 
 
-async def test_an_answer_after_a_day_waits_until_its_person_writes_and_the_owner_is_told() -> None:
-    """Meta is asked once; nothing else of the number waits."""
+async def test_an_answer_after_a_day_waits_until_its_person_writes_and_the_owner_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Meta is asked once, and again when a turn works there; nothing else of the number waits."""
     async with open_whatsapp_world() as world, world.running() as handler:
         api = world.api
         await api.say("do it")
@@ -230,15 +232,21 @@ async def test_an_answer_after_a_day_waits_until_its_person_writes_and_the_owner
             with pytest.raises(NotSentError, match="once the person writes again"):
                 await world.say("done", nonce="n")
         await world.say("hello", chat=BOB)
-        asked = api.accepted
+        asked = [api.accepted]
+        for doubt_s in (60.0, 0.0):
+            monkeypatch.setattr(chats, "DOUBT_S", doubt_s)
+            await world.bot.type(ANN, "")
+            with pytest.raises(NotSentError, match="once the person writes again"):
+                await world.say("done", nonce="n")
+            asked.append(api.accepted)
         await api.say("well?")
         await handler.until(lambda: "well?" in handler.texts())
         await world.say("done", nonce="n")
 
     assert handler.undeliveries == [(ANN, "failed with 131047 (131047)", False)]
-    assert handler.reopened == [ANN]
+    assert handler.reopened == [ANN, ANN]
     assert api.shown() == ["hello", "done"]
-    assert asked == 2
+    assert asked == [2, 2, 3]
 
 
 async def test_what_fails_after_it_was_taken_fails_with_metas_reason() -> None:

@@ -71,6 +71,7 @@ class Delivering:
     provider: ScriptedProvider
     clock: ManualClock
     store: SessionStore
+    limiter: RateLimiter
     counter: Counter = field(default_factory=Counter)
 
     def key(self, chat: str = "chat") -> ConversationKey:
@@ -122,14 +123,14 @@ async def delivering(
     adapter = adapter or ScriptedAdapter()
     clock = clock or ManualClock()
     provider = provider or ScriptedProvider(*replies)
-    counter = Counter()
+    counter, limiter = Counter(), RateLimiter(clock, lambda: 0.0)
     deliverer = Deliverer(
         adapter,
         settings=settings or ChannelSettings(streaming=False),
         clock=clock,
         chat_type_of=lambda key: "dm" if key.chat.startswith("dm") else "group",
         tally=counter,
-        limiter=RateLimiter(clock, lambda: 0.0),
+        limiter=limiter,
     )
     agent = Agent(
         spec=structs.replace(make_spec(), spoken_replies=spoken_replies),
@@ -158,6 +159,7 @@ async def delivering(
                     provider=provider,
                     clock=clock,
                     store=store,
+                    limiter=limiter,
                     counter=counter,
                 )
             if anyio.current_time() > scope.deadline:  # a stop shields itself from it

@@ -16,6 +16,7 @@ from everturn_actors.ports import Clock
 from everturn_channels.delivery.rate_limiter import RateLimiter
 
 HEARD_MIN_S: Final = 1.0  # since a failure, before a word of the platform makes it worth a try
+PERSON_S: Final = 3600.0  # between two tries of what waits for a person
 OVERTAKE_S: Final = 300.0  # what is pending for so long no longer holds up what was said later
 LAST_TRIES: Final = 8
 """So many failures of this run come before something is given up for its age.
@@ -61,26 +62,34 @@ class Retries:
         self._limiter, self._clock = limiter, clock
         self._retries: dict[int, _Retry] = {}
 
-    def failed(self, seq: int, *, in_doubt: bool, is_asked: bool) -> None:
+    def failed(
+        self, seq: int, *, in_doubt: bool, is_asked: bool, waits_for_person: bool = False
+    ) -> None:
         """Note a failure.
 
         Args:
             seq: The event that owes it.
             in_doubt: Whether it may have arrived all the same.
             is_asked: Whether the platform said how long to wait, which `RateLimiter` knows.
+            waits_for_person: See `NotSentError`; what is heard of others ends no pause then.
         """
         limiter, now = self._limiter, self._clock.now()
         before = self._retries.get(seq)
         failures = before.failures + 1 if before else 1
+        backoff_s = limiter.backoff_s(failures, in_doubt=in_doubt)
+        if waits_for_person:
+            backoff_s = PERSON_S
+        is_answered = before is not None and before.times_answered != limiter.times_answered
+        is_first = before is None or before.times_heard == limiter.times_heard
         self._retries[seq] = _Retry(
             failures=failures,
             failed_at=now,
-            backoff_s=0.0 if is_asked else limiter.backoff_s(failures, in_doubt=in_doubt),
+            backoff_s=0.0 if is_asked else backoff_s,
             times_heard=limiter.times_heard,
             times_answered=limiter.times_answered,
             logins=limiter.logins,
-            listens=before is None or before.times_heard == limiter.times_heard,
-            is_stuck=before is not None and before.times_answered != limiter.times_answered,
+            listens=is_first and not waits_for_person,
+            is_stuck=is_answered or waits_for_person,
         )
 
     def forget(self, seq: int) -> None:

@@ -253,7 +253,12 @@ class Sender:
     ) -> bool:
         """Record a failure, and give up what was pending for too long; return whether it was."""
         item = job.item
-        self._retries.failed(item.seq, in_doubt=in_doubt, is_asked=is_asked)
+        self._retries.failed(
+            item.seq,
+            in_doubt=in_doubt,
+            is_asked=is_asked,
+            waits_for_person=isinstance(error, NotSentError) and error.waits_for_person,
+        )
         limit_s = self._settings.give_up_after_s
         # What says that something got lost is tried for longer than what got lost.
         if item.kind == "undelivered":

@@ -15,6 +15,8 @@ from msgspec import Struct
 
 T = TypeVar("T")
 KNOWN_MAX: Final = 5_000
+DOUBT_S: Final = 60.0
+"So long a chat stays closed at least, whatever works there."
 _DAY: Final = timedelta(hours=24)
 
 
@@ -25,6 +27,13 @@ class _Written(Struct, frozen=True):
     at: datetime
 
 
+class _Closed(Struct, frozen=True):
+    """Why nothing is taken in a chat, and since when on the loop's clock."""
+
+    why: str
+    since: float
+
+
 class Chats:
     """The chats of one number."""
 
@@ -33,8 +42,10 @@ class Chats:
         "Called with a chat that takes something again."
         self._last: OrderedDict[str, _Written] = OrderedDict()
         "By chat, the message that its person wrote last."
-        self._closed: OrderedDict[str, str] = OrderedDict()
+        self._closed: OrderedDict[str, _Closed] = OrderedDict()
         "By chat, why nothing is taken there until its person writes."
+        self._told: OrderedDict[str, None] = OrderedDict()
+        "Chats that were closed since their person wrote."
         self._quiet_until: OrderedDict[str, float] = OrderedDict()
         "By chat, on the loop's clock."
 
@@ -43,7 +54,9 @@ class Chats:
         before = self._last.get(chat)
         at = at if before is None else max(at, before.at)  # messages come in no order
         keep(self._last, chat, _Written(wamid, at), KNOWN_MAX)
-        if self._closed.pop(chat, ""):
+        self._closed.pop(chat, None)
+        if chat in self._told:
+            del self._told[chat]
             self.on_open(chat)
 
     def last(self, chat: str) -> str:
@@ -61,13 +74,25 @@ class Chats:
 
     def close(self, chat: str, why: str) -> bool:
         """Note that nothing is taken until the person writes; return whether that is new."""
-        is_new = chat not in self._closed
-        keep(self._closed, chat, why, KNOWN_MAX)
+        is_new = chat not in self._told
+        keep(self._told, chat, None, KNOWN_MAX)
+        keep(self._closed, chat, _Closed(why, anyio.current_time()), KNOWN_MAX)
         return is_new
+
+    def doubt(self, chat: str) -> None:
+        """Have Meta asked again: a turn works there, and its person may have written elsewhere.
+
+        Where several gateways stand behind one address, this one may not have heard them.
+        """
+        found = self._closed.get(chat)
+        if found is not None and anyio.current_time() - found.since >= DOUBT_S:
+            del self._closed[chat]
+            self.on_open(chat)
 
     def why_closed(self, chat: str) -> str:
         """Return why a chat takes nothing until its person writes; empty = it may."""
-        return self._closed.get(chat, "")
+        found = self._closed.get(chat)
+        return "" if found is None else found.why
 
     def leave_alone(self, chat: str, for_s: float) -> None:
         """Say nothing there for so long."""

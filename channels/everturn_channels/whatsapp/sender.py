@@ -89,6 +89,7 @@ class Sender:
 
     async def type(self, chat_id: str) -> None:
         """Show that an answer is written, where somebody wrote; that marks as read, too."""
+        self._chats.doubt(chat_id)
         if wamid := self._chats.last(chat_id):
             await self.mark_read(wamid, is_typing=True)
 
@@ -127,7 +128,7 @@ class Sender:
             NotSentError: It would be.
         """
         if why := self._chats.why_closed(chat_id):
-            raise NotSentError(why)
+            raise NotSentError(why, waits_for_person=True)
         if self._chats.is_left_alone(chat_id):
             msg = "WhatsApp takes no more messages to this person for some seconds."
             raise NotSentError(msg)
