@@ -142,7 +142,7 @@ class EventReader:
         names = (member.get("nick"), user.get("global_name"), user.get("username"))
         name = next((str(each) for each in names if each), "")
         chat = chat_ref_of(known, name)
-        chat = replace(chat, topic=chat.topic or self._sender.topic_of(str(message_id)))
+        chat = replace(chat, topic=chat.topic or self._sender.topics.get(str(message_id), ""))
         if chat.type == "dm" and not name:
             name = chat.title
         return (

@@ -175,7 +175,7 @@ class Interactions:
         """Return a click in the conversation of its message; raises `UNREADABLE`."""
         click = read_click(interaction, self._answering(interaction))
         message, chat = interaction.message, click.chat
-        topic = chat.topic or (self._sender.topic_of(str(message.id)) if message else "")
+        topic = chat.topic or (self._sender.topics.get(str(message.id), "") if message else "")
         return replace(click, chat=replace(chat, topic=topic))
 
     def _answering(self, interaction: discord.Interaction) -> Callable[[str], Awaitable[None]]:

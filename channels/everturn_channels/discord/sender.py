@@ -88,7 +88,7 @@ class Sender:
         self._titles: OrderedDict[str, str] = OrderedDict()
         self._instead: OrderedDict[str, int] = OrderedDict()
         "By thread that cannot be opened: the channel."
-        self._topics: OrderedDict[str, str] = OrderedDict()
+        self.topics: OrderedDict[str, str] = OrderedDict()
         "By message that stands in a channel instead: the thread."
         self._paused_until: dict[int, float] = {}
         "By channel, on the event loop's clock: Discord wants to hear nothing there."
@@ -104,10 +104,6 @@ class Sender:
         """Remember what a thread is called that is opened below a message."""
         _remember(self._titles, message_id, " ".join(text.split())[:TITLE_CHARS])
 
-    def topic_of(self, message_id: str) -> str:
-        """Return the thread that a message in a channel belongs into; empty = it does not."""
-        return self._topics.get(message_id, "")
-
     def place_of(self, chat: str, topic: str) -> int:
         """Return the channel or thread in which something is said."""
         return self._instead.get(topic) or channel_of(chat, topic)
@@ -121,13 +117,9 @@ class Sender:
         try:
             return await act(place)
         except RefusedError as error:
-            if not self._is_unopened(topic, error):
+            if not (self.opens_threads and topic and _is_unknown(error)):
                 raise
         return await act(await self._open_thread(chat, topic))
-
-    def _is_unopened(self, topic: str, error: RefusedError) -> bool:
-        is_unknown = getattr(error.__cause__, "code", 0) == UNKNOWN_CHANNEL
-        return self.opens_threads and bool(topic) and is_unknown
 
     async def _open_thread(self, chat: str, topic: str) -> int:
         """Open a thread below a question; return it, or the channel where none can be opened.
@@ -180,7 +172,7 @@ class Sender:
         """As `Adapter.send`."""
         name = await self._in_place(message.chat_id, message.topic, partial(self._send, message))
         if message.topic in self._instead:
-            _remember(self._topics, name, message.topic)
+            _remember(self.topics, name, message.topic)
         return name
 
     async def _send(self, message: Outbound, channel: int) -> str:
@@ -231,7 +223,7 @@ class Sender:
         try:
             await self._edit(self.place_of(chat, topic), platform_id, payload)
         except RefusedError as error:
-            if not self._is_unopened(topic, error):
+            if not (self.opens_threads and topic and _is_unknown(error)):
                 raise
             # Where none could be opened, before a restart, it stands in the channel.
             await self._edit(_id(chat), platform_id, payload)
@@ -371,6 +363,10 @@ class Sender:
 
 class _ReplyRefusedError(Exception):
     """Only that it is a reply was refused; nothing was sent."""
+
+
+def _is_unknown(error: RefusedError) -> bool:
+    return getattr(error.__cause__, "code", 0) == UNKNOWN_CHANNEL
 
 
 def _is_about_reply(error: discord.HTTPException, body: dict[str, Any] | None) -> bool:
