@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -27,7 +27,7 @@ class Online(Generic[SenderT]):
         self._sender: SenderT | None = None
 
     @contextmanager
-    def through(self, sender: SenderT) -> Iterator[SenderT]:
+    def through(self, sender: SenderT) -> Generator[SenderT]:
         """Let things be said through `sender` while the block runs."""
         self._sender = sender
         try:
