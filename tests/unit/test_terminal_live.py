@@ -110,6 +110,18 @@ def test_blocks_are_shown_as_soon_as_they_are_over(text: str, parts: list[str], 
     assert streamed.rest == rest
 
 
+def test_what_comes_in_pieces_has_one_gap_between_blocks() -> None:
+    """Not one for the end of a paragraph, and one for the blank line that comes later."""
+    streamed, parts = StreamedMarkdown(), []
+    for piece in "Plans:\n\n|a|\n|-|\n|1|\n\n- x\n\n- y\n\nEnd\n":
+        streamed.add(piece)
+        parts += streamed.take()
+
+    shown = [part.source.strip() for part in (*parts, *streamed.end())]
+
+    assert shown == ["Plans:", "|a|\n|-|\n|1|", "- x", "- y", "End"]
+
+
 def test_nothing_of_a_reply_is_hidden_and_lines_are_as_wide_as_the_terminal() -> None:
     """HTML, addresses and definitions are shown; escape sequences do nothing; words stay whole."""
     source = (

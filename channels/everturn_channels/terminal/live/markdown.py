@@ -87,7 +87,10 @@ class StreamedMarkdown:
         if not line:
             return ()
         lines = self.rest.split("\n")
-        source, self.rest = "\n".join(lines[:line]) + "\n", "\n".join(lines[line:])
+        source = "\n".join(lines[:line]) + "\n"
+        if not source.strip():  # it goes with the next block, and is no gap of its own
+            return ()
+        self.rest = "\n".join(lines[line:])
         part = Part(source=source, goes_on=self._goes_on)
         self._goes_on = in_list
         return (part,)
