@@ -102,7 +102,7 @@ class History(Struct, kw_only=True):
         if position * 2 >= len(self.turns) or self.turns[position] is not first:
             return None
         before, seq = self.reductions, first.users[0].seq
-        dropped = {each for each in before.dropped if each >= seq}
+        dropped = frozenset(each for each in before.dropped if each >= seq)
         replaced = {key: each for key, each in before.replaced.items() if key >= seq}
         if dropped != now.dropped or replaced != now.replaced:
             return None

@@ -131,8 +131,9 @@ class EventReader:
             Exception: It cannot be read.
         """
         channel_id, user_id = id_of(raw, "channel_id"), id_of(raw, "user_id")
-        message_id, member = id_of(raw, "message_id"), raw.get("member") or {}
-        emoji, user = raw["emoji"], member.get("user") or {}
+        message_id, emoji = id_of(raw, "message_id"), raw["emoji"]
+        member: Payload = raw.get("member") or {}
+        user: Payload = member.get("user") or {}
         if not (channel_id and user_id and message_id and emoji.get("name")):
             return ()
         channel = self._client.get_partial_messageable(

@@ -355,7 +355,7 @@ class Gateway:
 
     async def _answer(self, said: _Said, file: OutgoingFile | None) -> None:
         try:
-            result = {"outcome": "done", **await self._do(said, file)}
+            result: dict[str, object] = {"outcome": "done", **await self._do(said, file)}
         except NotSentError as error:
             result = {"outcome": "not_sent", "why": str(error)}
             result["retry_after_s"] = error.retry_after_s
@@ -436,7 +436,9 @@ def _known(kind: type[Outbound | OutgoingFile], said: _Said) -> dict[str, Any]:
 
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
     buttons = [Button(label=b["label"], data=b["data"]) for b in said.get("buttons") or ()]
-    return Outbound(**_known(Outbound, said) | {"buttons": buttons, "file": file})
+    fields = _known(Outbound, said)
+    fields |= {"buttons": buttons, "file": file}
+    return Outbound(**fields)
 
 
 def run(channel: Channel) -> NoReturn:

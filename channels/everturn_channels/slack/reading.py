@@ -149,7 +149,8 @@ class EventReader:
             if error.is_refusal:
                 return ()
             raise ConnectionLostError(str(error)) from error
-        raw = next((m for m in objects_of(found, "messages") if text_of(m, "ts") == ts), {})
+        messages = objects_of(found, "messages")
+        raw: Json = next((m for m in messages if text_of(m, "ts") == ts), dict[str, object]())
         sender = await login.names.person(user)
         reaction = Reaction(
             message_id=ts,

@@ -48,6 +48,7 @@ from aiohttp import (
     InvalidURL,
 )
 
+from everturn_actors.json_values import as_list
 from everturn_actors.ports import Clock
 from everturn_channels.errors import (
     ChatMovedError,
@@ -60,6 +61,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
     paused_s,
 )
+from everturn_channels.ingestion.json_fields import at, number_of
 from everturn_channels.proxies import (
     ProxyFailedError,
     failure,
@@ -288,13 +290,9 @@ def _never_got_there(status: int) -> bool:
 
 
 def _message_id(answer: object) -> int:
-    match answer:
-        case {"ok": True, "result": {"message_id": int(message_id)}}:
-            return message_id
-        case {"ok": True, "result": [{"message_id": int(message_id)}, *_]}:  # of an album
-            return message_id
-        case _:
-            return 0
+    result = at(answer, "result")
+    sent = next(iter(as_list(result)), result)  # the first one of an album
+    return (number_of(sent, "message_id") or 0) if at(answer, "ok") is True else 0
 
 
 class Line:

@@ -19,6 +19,7 @@ import pyromark
 from telegramify_markdown import MessageEntity, RenderConfig, convert
 from telegramify_markdown.converter import STANDARD_OPTIONS
 
+from everturn_channels.ingestion.json_fields import object_of, text_of
 from everturn_channels.languages import marked, said
 
 TEXT_UNITS: Final = 4096
@@ -266,22 +267,23 @@ def _table_links(markdown: str) -> Iterator[tuple[int, int, tuple[int, int], str
     is_table, depth, address = False, 0, ""
     inner: tuple[int, int] | None = None
     for payload, where in _events(markdown):
-        begun = payload.get("Start") if isinstance(payload, dict) else None
-        ended = payload.get("End") if isinstance(payload, dict) else None
-        link = (begun.get("Link") or begun.get("Image")) if isinstance(begun, dict) else None
-        if isinstance(begun, dict) and "Table" in begun:
+        link = object_of(payload, "Start", "Link") or object_of(payload, "Start", "Image")
+        ended = text_of(payload, "End")
+        if "Table" in object_of(payload, "Start"):
             is_table = True
         elif ended == "Table":
             is_table = False
         elif is_table and ended in {"Link", "Image"}:
             depth -= 1
             if not depth and address:
-                yield where["start"], where["end"], inner or (where["start"],) * 2, address
-        elif is_table and link is not None and not depth:
+                start = where["start"]
+                yield start, where["end"], inner or (start, start), address
+        elif is_table and link and not depth:
             depth, inner = 1, None
-            address = "" if link["link_type"] in {"Autolink", "Email"} else link["dest_url"]
+            shows_it = text_of(link, "link_type") in {"Autolink", "Email"}
+            address = "" if shows_it else text_of(link, "dest_url")
         elif is_table and depth:
-            depth += link is not None
+            depth += bool(link)
             inner = (inner[0] if inner else where["start"], where["end"])
 
 

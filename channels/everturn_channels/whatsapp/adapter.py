@@ -11,6 +11,7 @@ import anyio
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
+from everturn_channels.errors import ChannelError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.ingestion.json_fields import Json, text_of
@@ -89,6 +90,7 @@ class WhatsAppAdapter(Adapter):
         questions = NumberedQuestions(handler)
         self._chats.on_open = handler.deliverable
         closed = partial(_tell_waiting, handler)
+        failure: ChannelError | None = None
         async with self._logged_in(questions, closed) as (api, sender, number):
             login = Login(
                 api=api,
@@ -113,7 +115,8 @@ class WhatsAppAdapter(Adapter):
                 handler.connected(number)
                 failure = await self._webhook.run(receiver, api, self._where)
                 tasks.cancel_scope.cancel()
-        raise failure
+        if failure is not None:
+            raise failure
 
     async def take_delivery(self, headers: Mapping[str, str], body: bytes) -> DeliveryAnswer:
         """Take what Meta delivers; see `Webhook.take`."""

@@ -232,10 +232,12 @@ def _interactive(text: str, buttons: Sequence[Button]) -> dict[str, object]:
     is_short = all(len(each) <= LABEL_CHARS for each in labels) and len(set(labels)) == len(labels)
     action: dict[str, object]
     if len(buttons) <= BUTTONS_MAX and is_short:
-        kind, action = "button", {"buttons": [_button(each) for each in buttons]}
+        kind = "button"
+        action = {"buttons": [_button(each) for each in buttons]}
     else:
         rows = [_row(n, each) for n, each in enumerate(buttons[:ROWS_MAX], 1)]
-        kind, action = "list", {"button": said(OPEN_LIST), "sections": [{"rows": rows}]}
+        kind = "list"
+        action = {"button": said(OPEN_LIST), "sections": [{"rows": rows}]}
     return {
         "type": "interactive",
         "interactive": {"type": kind, "body": body, "action": action},

@@ -74,7 +74,10 @@ class LaterDeliveryPort:
     the conversation of a channel is answered there all the same, once the gateway serves again.
     """
 
-    takes_files: Final = True
+    @property
+    def takes_files(self) -> bool:
+        """Whether files can be sent there: they wait, as all does."""
+        return True
 
     async def deliver(self, session: Outgoing) -> None:
         """Leave everything where it is until the service stops."""
