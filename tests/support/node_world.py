@@ -10,6 +10,7 @@ import random
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,6 +143,8 @@ class Talk(Struct, kw_only=True):
     world: World
     chance: random.Random
     told: list[Told] = field(default_factory=list[Told])
+    is_over: bool = False
+    "Whether those who write without end stop."
     news: anyio.Event = field(default_factory=anyio.Event)
     errors: dict[str, int] = field(default_factory=dict[str, int])
     "By what was answered in place of an answer."
@@ -160,8 +163,8 @@ class Talk(Struct, kw_only=True):
         while len(self.told) < goal:
             await self.news.wait()
 
-    async def converse(self, number: int, messages: int, twice: float = 0.05) -> None:
-        """Say so many things one after the other in a session of its own."""
+    async def converse(self, number: int, messages: int | None, twice: float = 0.05) -> None:
+        """Say so many things in a session of its own, one by one; None = until it is over."""
         async with AsyncExitStack() as stack:
             clients = {
                 name: await stack.enter_async_context(
@@ -173,7 +176,9 @@ class Talk(Struct, kw_only=True):
                 clients, "/api/v1/sessions", {"agent": "helper"}, f"begin-{number}"
             )
             session = str(begun.json()["id"])
-            for place in range(messages):
+            for place in count() if messages is None else range(messages):
+                if self.is_over:
+                    break
                 await self._say(clients, session, f"{number}-{place}", twice=twice)
 
     async def _say(
@@ -300,7 +305,7 @@ def _wrong(log: Sequence[dict[str, Any]], told: Sequence[Told]) -> list[str]:
     return found
 
 
-async def talking(talk: Talk, tasks: TaskGroup, people: int, messages: int) -> None:
-    """Let people begin to write."""
+async def talking(talk: Talk, tasks: TaskGroup, people: int, messages: int | None) -> None:
+    """Let people begin to write; see `Talk.converse`."""
     for number in range(people):
         tasks.start_soon(talk.converse, number, messages)
