@@ -14,9 +14,14 @@ from typing import Final
 from everturn_gateway.commands.first_steps.prompts import agrees, say
 from everturn_gateway.commands.first_steps.writing import explaining_faults, replace_file
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.config.env_file import ENV_NAME, read_env_file
+from everturn_gateway.config.settings import load_config
+from everturn_gateway.errors import ConfigError
 from everturn_gateway.private_environ import process_environ
 
 _LABEL: Final = "everturn"
+_LOGIN: Final = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "LANG", "PATH", "XDG_RUNTIME_DIR"})
+"What a service of a user finds in its environment."
 _UNIT: Final = """\
 # Written by `everturn setup service`, which writes it anew.
 [Unit]
@@ -77,6 +82,7 @@ def set_up_service(file: Path, record: dict[str, object]) -> int:
         replace_file(path, text, mode=0o644)
     record.update(service=str(path), started=False)
     say(f"service  {path}")
+    _tell_missing(file)
     can_start = shutil.which(steps[0][0]) is not None
     if can_start and agrees("Start it now, and with each login?", default=True):
         code = _run(steps)
@@ -88,6 +94,17 @@ def set_up_service(file: Path, record: dict[str, object]) -> int:
     if sys.platform != "darwin":
         say("  loginctl enable-linger    has it run while you are not logged in, too")
     return EXIT_OK
+
+
+def _tell_missing(file: Path) -> None:
+    """Say what the configuration lacks where the environment of this terminal is not."""
+    place = file.with_name(ENV_NAME)
+    kept = {name: value for name, value in process_environ().items() if name in _LOGIN}
+    try:
+        load_config(file, environ=read_env_file(place) | kept)
+    except ConfigError as error:
+        say(f"note     it does not see this terminal's variables; keep them in {place}:")
+        say(str(error))
 
 
 def unit_text(command: Sequence[str], folder: Path) -> str:
