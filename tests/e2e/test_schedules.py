@@ -216,7 +216,10 @@ async def test_a_kill_at_every_step_of_a_run_does_it_once(tmp_path: Path) -> Non
     assert read(telegram, APART) == ["Asked again, apart."]
     assert read(telegram, SAID) == [f"{REPEAT}I am said."], "it left, and who knows whether it came"
     assert read(telegram, ANSWERED) == [f"{REPEAT}I am the answer."]
-    assert read(telegram, RETRIED) == ["At the second try."]
+    # Its second try may have been on its way to the chat when the process died.
+    first, *repeats = read(telegram, RETRIED)
+    assert first == "At the second try."
+    assert repeats in ([], [f"{REPEAT}{first}"])
     assert read(telegram, OVER) == ["It is over."]
     assert len(brain.about("I am due")) == 1, "what was answered is not asked again"
     assert [each["text"] for each in hooks] == ["For a program."] * 3
