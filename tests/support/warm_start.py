@@ -404,7 +404,8 @@ class _Child(anyio.abc.Process):
 
     def send_signal(self, signal: int) -> None:  # the name is anyio's
         if self.returncode is None:
-            os.kill(self._pid, signal)
+            with contextlib.suppress(ProcessLookupError):  # it ended, and its code comes next
+                os.kill(self._pid, signal)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
