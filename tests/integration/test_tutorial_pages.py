@@ -40,7 +40,7 @@ TIMEOUT_S = 240
 
 def blocks(page: str, port: int) -> Iterator[tuple[str, str]]:
     """Yield the kind and the text of each block of a page."""
-    yield from _BLOCK.findall(page.replace("8080", str(port)))
+    yield from _BLOCK.findall(re.sub(r"\b8080\b", str(port), page))
 
 
 def script(page: str, port: int, chats: str = "") -> tuple[str, dict[int, list[str]]]:
@@ -66,7 +66,7 @@ def script(page: str, port: int, chats: str = "") -> tuple[str, dict[int, list[s
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
 async def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """From an empty folder, one block after the other."""
-    port, text = free_port(), TEXTS[page.stem].replace("8099", str(free_port()))
+    port, text = free_port(), re.sub(r"\b8099\b", str(free_port()), TEXTS[page.stem])
     async with open_platform(text) as platform:
         if platform is None:
             await follow(page.name, *script(text, port), tmp_path, port)
