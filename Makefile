@@ -49,7 +49,7 @@ programs:
 	    apt-get install -y --no-install-recommends chromium-headless-shell >/dev/null 2>&1 || true
 
 suite: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal || $(BIN)/python tests/support/alone.py $$?
 
 # Minutes: the contract of channels on a real homeserver of Matrix, in an environment of its own (AGPL: no part
 # of the product).
