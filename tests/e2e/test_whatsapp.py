@@ -25,7 +25,8 @@ async def test_a_chat_is_answered_through_kills(tmp_path: Path) -> None:
 
     told = [each.removeprefix("(This may be a repeat.)\n") for each in seen]
     assert sorted({*told}) == [f"re: question {number}" for number in range(3)]
-    assert len(set(seen)) == len(seen)
+    unsaid = [each for each in seen if each in told]  # a repeat that was killed, too, comes again
+    assert len(set(unsaid)) == len(unsaid)
     for secret in (TOKEN, APP_SECRET, VERIFY_TOKEN):
         check_secrets(tmp_path, secret)
 

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from support.callers import Caller, largest_file
-from support.children import Children
+from support.children import Children, until_gone
 from support.patience import WAIT_S
 from support.tables import table
 from support.tool_environments import tool_environment
@@ -399,7 +399,7 @@ async def test_a_search_that_is_cancelled_leaves_no_process(
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
 
-    assert not children()
+    await until_gone(children)
 
 
 async def test_a_finder_that_does_not_stop_is_killed(

@@ -34,6 +34,9 @@ _EVERTURN = """\
 {command} "$@" && sed -i s/8080/{port}/ "$2/everturn.yaml" && echo {channel} >> "$2/everturn.yaml"
 """
 "A gateway is the real command, as pages kill it; all others need not import everything again."
+_SITE = re.compile(r"^python3 -m http\.server (\d+) .*&$", re.MULTILINE)
+_UP = r"\g<0>" + "\nuntil (: < /dev/tcp/127.0.0.1/\\1) 2> /dev/null; do sleep 0.05; done"
+"Whoever types the next line is slower than Python; a script is not."
 _MARK = "--- end of block {} ---"
 TIMEOUT_S = 240
 
@@ -51,7 +54,7 @@ def script(page: str, port: int, chats: str = "") -> tuple[str, dict[int, list[s
     for kind, text in blocks(page, port):
         if kind == "sh":
             number += 1
-            lines += [text, f"echo {shlex.quote(_MARK.format(number))}"]
+            lines += [_SITE.sub(_UP, text), f"echo {shlex.quote(_MARK.format(number))}"]
         elif kind == "yaml":
             name = text.splitlines()[0].removeprefix("# ")
             lines += [f"cat > {shlex.quote(name)} <<'END_OF_FILE'\n{text}END_OF_FILE"]
