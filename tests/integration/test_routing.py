@@ -391,10 +391,11 @@ class Late(Dying):
     def __init__(self, store: SessionStore) -> None:
         super().__init__(store, at=0)
         self.passes = anyio.Event()
+        self.is_shut = True
 
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """Append; hold back what was received first."""
-        if any(isinstance(event.body, Received) for event in events):
+        if self.is_shut and any(isinstance(event.body, Received) for event in events):
             self.reached.set()
             await self.passes.wait()
         await super().append(session_id, events, expected_seq=expected_seq)
@@ -437,6 +438,40 @@ async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by
             assert told == ["reply 1"]
             assert [len(each.requests) for each in it.providers.values()][1] == 1
             assert answered(await log(store, session_id)) == ["x"]
+
+
+async def test_nobody_waits_for_a_node_that_lost_a_session_in_the_middle_of_a_write() -> None:
+    """Its store may be away for half a minute; whoever has the session now is asked at once."""
+    async with open_memory_store(MemoryDisk()) as store:
+        late = Late(store)
+        async with open_cluster("a", "b", store=late) as it:  # type: ignore[arg-type]
+            session_id = await it.services["a"].conversations.create(KEY)
+            partitions = frozenset((partition_of(session_id),))
+            told: list[str] = []
+
+            async def say(at: str) -> None:
+                message = IncomingMessage(text=f"at {at}", session_id=session_id)
+                sent = await it.services[at].submit(message)
+                told.append((await sent.result()).outcome)
+
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    try:
+                        async with anyio.create_task_group() as people:
+                            people.start_soon(say, "a")
+                            await late.reached.wait()
+                            people.start_soon(say, "b")
+                            await anyio.wait_all_tasks_blocked()
+                            late.is_shut = False
+                            it.board.holders[partition_of(session_id)] = "b"
+                            it.board.notify()
+                            tasks.start_soon(it.services["b"].handover.take, partitions)
+                            tasks.start_soon(it.services["a"].handover.lose, partitions, 0.0)
+                    finally:
+                        late.passes.set()  # after both were answered
+            assert told == ["answered"] * 2
+            assert sorted(answered(await log(store, session_id))) == ["at a", "at b"]
+            assert not it.providers["a"].requests
 
 
 class Mute(Late):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
+from typing import Any
 
 import anyio
 from msgspec import Struct, field
@@ -11,7 +12,7 @@ from msgspec import Struct, field
 from everturn_actors.errors import ActorStoppedError
 from everturn_actors.protocol.commands import Stop
 from everturn_actors.protocol.feed import Feed
-from everturn_actors.protocol.mailbox import Mailbox
+from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 from everturn_actors.session.actor import SessionActor
 
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
@@ -32,12 +33,22 @@ class Active(Struct):
     "Whether something of it was to go on, when it is gone."
     leaves: bool = False
     "Whether another process is to have the session: its callers are sent there."
+    asked: set[ReplySlot[Any]] = field(default_factory=set[ReplySlot[Any]])
+    "Where its callers wait."
+    released: anyio.Event = field(default_factory=anyio.Event)
+    "Its callers wait no more for it to be gone: it is, or it may take its time."
 
     def tell_to_stop(self, reason: Exception) -> None:
         """Let the actor finish what runs, and go; whoever asks for more is told the reason."""
         self.mailbox.refuse(reason)
         with suppress(ActorStoppedError):  # it is on its way out already
             self.mailbox.put(Stop(), own=True)
+
+    def let_callers_go(self, reason: Exception) -> None:
+        """Tell all who wait for it the reason, whatever it is in the middle of."""
+        for answer in tuple(self.asked):
+            answer.fail(reason)
+        self.released.set()
 
 
 def make_room(active: OrderedDict[str, Active], leaving: set[str], max_active: int) -> None:

@@ -144,7 +144,12 @@ class Registry:
                 self._active.move_to_end(session_id)
                 self._leaving.discard(session_id)
             try:
-                given = await active.mailbox.put(command).wait()
+                answer = active.mailbox.put(command)
+                active.asked.add(answer)
+                try:
+                    given = await answer.wait()
+                finally:
+                    active.asked.discard(answer)
             except ActorStoppedError as error:
                 if not isinstance(error, PassivatedError) and not active.leaves:
                     raise
@@ -158,6 +163,9 @@ class Registry:
                 if isinstance(command, ENDING):
                     self.release(session_id)
                 return given
+            await active.released.wait()
+            if not self._runtime.is_here(session_id):
+                raise MovedError(session_id)
             await active.gone.wait()
 
     async def each_active(self) -> AsyncGenerator[tuple[SessionState | None, int]]:
@@ -222,6 +230,8 @@ class Registry:
 
         Commands that come meanwhile wait until they are gone, and are sent there. Running turns may
         finish; after `drain_s` what still runs is cut off, and goes on where the session is then.
+        An actor may stay for as long as a store that is away holds its last write; nobody waits
+        for that but the caller: whoever asked it asks the one who has the session.
 
         Returns:
             The sessions of those in which something is to go on, each with its last event.
@@ -234,8 +244,10 @@ class Registry:
         with anyio.move_on_after(drain_s):
             for active in leaving:
                 await active.gone.wait()
-        for active in leaving:
+        for name, active in found.items():
             active.scope.cancel()
+            active.let_callers_go(MovedError(name))
+        for active in leaving:
             await active.gone.wait()
         return {name: active.last_seq for name, active in found.items() if active.is_due}
 
@@ -338,6 +350,7 @@ class Registry:
             if (known := active.actor.known) is not None:
                 active.last_seq, active.is_due = known.last_seq, known.is_due
             active.gone.set()
+            active.released.set()
             active.actor.dispose()
 
     def _failed(self, session_id: str, active: Active, error: BaseException) -> Exception:
