@@ -633,3 +633,64 @@ async def test_who_names_an_event_that_is_not_there_yet_hides_nothing_from_other
             events[1:],
             events,
         ]
+
+
+class Stuck(Dying):
+    """A store whose answer to what was received first does not come until it is let through."""
+
+    def __init__(self, store: SessionStore, *, is_written: bool) -> None:
+        super().__init__(store, at=0)
+        self.passes, self._is_written = anyio.Event(), is_written
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """Append; the first time before or behind a long wait."""
+        is_first = not self.reached.is_set()
+        if not is_first or not any(isinstance(event.body, Received) for event in events):
+            await super().append(session_id, events, expected_seq=expected_seq)
+            return
+        self.reached.set()
+        if self._is_written:
+            await super().append(session_id, events, expected_seq=expected_seq)
+        await self.passes.wait()
+        if not self._is_written:
+            await super().append(session_id, events, expected_seq=expected_seq)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_written"),
+    [("a", True), ("c", False), ("c", True)],
+    ids=["unheard", "frozen, late", "frozen, unheard"],
+)
+async def test_what_hangs_at_a_node_is_asked_of_the_next_one_and_done_once(
+    asked: str, *, is_written: bool
+) -> None:
+    """Its append comes late, or nobody heard of it; it knows that it lost a session, or is frozen.
+
+    Then whoever asked it over a link sees by itself who has the session now.
+    """
+    async with open_memory_store(MemoryDisk()) as store:
+        stuck = Stuck(store, is_written=is_written)
+        async with open_cluster("a", "b", "c", store=stuck) as it:  # type: ignore[arg-type]
+            session_id = await it.services["a"].conversations.create(KEY)
+            partitions = frozenset((partition_of(session_id),))
+            answers: list[str] = []
+
+            async def say() -> None:
+                inbound = IncomingMessage(text="x", session_id=session_id)
+                sent = await it.services[asked].submit(inbound)
+                answers.append((await sent.result()).text)
+
+            async with anyio.create_task_group() as losing:
+                with anyio.move_on_after(10):
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(say)
+                        await stuck.reached.wait()
+                        it.board.holders[partition_of(session_id)] = "b"
+                        it.board.notify()
+                        if asked == "a":  # else it is frozen, and learns of nothing
+                            losing.start_soon(it.services["a"].handover.lose, partitions, 0.0)
+                        await it.services["b"].handover.take(partitions)
+                stuck.passes.set()
+            assert answers == ["reply 1"]
+        assert is_written or not it.providers["a"].requests  # a call may be made twice
+        assert answered(await log(store, session_id)) == ["x"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 from msgspec.structs import replace
 from support.patience import WAIT_S
 from support.referee import MemoryReferee
@@ -10,6 +11,7 @@ from support.referee import MemoryReferee
 from everturn_actors.cluster.heartbeat import Heartbeat
 from everturn_actors.cluster.leases import (
     BACK_S,
+    SAFE_S,
     TTL_S,
     Answer,
     Member,
@@ -70,3 +72,37 @@ async def test_a_referee_that_was_silent_for_hours_is_heard_again() -> None:
         tasks.cancel_scope.cancel()
 
     assert ownership.view.members == (A,)
+
+
+class _Late(SystemClock):
+    """Its pauses pass at once, each a quarter of a second longer than it should be."""
+
+    now_s = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds + 0.25
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_what_has_run_out_is_let_go_then_and_not_a_heartbeat_later() -> None:
+    """People wait for the next owner from that moment on."""
+    clock, lost_s, held_to_s = _Late(), list[float](), 0.0
+    referee = MemoryReferee(lambda: clock.now_s)
+    ownership = LeaseOwnership(A, elapsed=lambda: clock.now_s)
+
+    async def take(_partitions: frozenset[int]) -> None:
+        nonlocal held_to_s
+        held_to_s = min(held.until_s for held in ownership.view.held.values())
+        referee.fault = "it is away"
+
+    async def lose(_partitions: frozenset[int], _drain_s: float) -> None:
+        lost_s.append(clock.now_s)
+        tasks.cancel_scope.cancel()
+
+    ownership.begin(take, lose)
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(WAIT_S):
+            await Heartbeat(referee, ownership, clock, drain_s=0).run()
+    # A pause that is late, and another one while it is told.
+    assert SAFE_S <= held_to_s <= lost_s[0] <= held_to_s + 0.6

@@ -148,7 +148,7 @@ class Failed(Frame, frozen=True, kw_only=True):
 
 
 class Moved(Frame, frozen=True, kw_only=True):
-    """The session is not with this node: nothing was done."""
+    """The session is not with this node, or no longer: perhaps what was asked was done."""
 
     number: Count
 

@@ -91,10 +91,10 @@ class Heartbeat:
         """Ask the referee once, and take over what it says or what its silence means."""
         failure = ""
         try:
-            with anyio.fail_after(self._patience_s(self._ownership.elapsed())):
+            with anyio.fail_after(self._patience_s()):
                 await self._referee.prepare()
             beat, sent_s = next_beat(self._view), self._ownership.elapsed()
-            with anyio.fail_after(self._patience_s(sent_s)):
+            with anyio.fail_after(self._patience_s()):
                 answer = await self._referee.beat(beat)
         except TimeoutError:
             failure = "it did not answer in time"
@@ -109,11 +109,15 @@ class Heartbeat:
         self._take_over(passed(self._view, self._ownership.elapsed()), tasks)
         self._let_go(tasks)
 
-    def _patience_s(self, now_s: float) -> float:
+    def _patience_s(self) -> float:
         """Return how long to wait for an answer: what is held must be let go in time."""
         longest_s = _PATIENCES_S[min(self._late, len(_PATIENCES_S) - 1)]
+        return max(0.05, min(longest_s, self._left_s()))
+
+    def _left_s(self) -> float:
+        """Return how long it is to the end of the first lease that it holds, at least 0."""
         until_s = min((held.until_s for held in self._view.held.values()), default=math.inf)
-        return max(0.05, min(longest_s, until_s - now_s))
+        return max(0.0, until_s - self._ownership.elapsed())
 
     def _note(self, failure: str) -> None:
         """Log where the referee begins or ceases to answer, once."""
@@ -174,6 +178,7 @@ class Heartbeat:
         pause_s = MOVING_S if is_moving(self._view) else BEAT_S
         if wanted(self._view):
             pause_s = _SOON_S
+        pause_s = min(pause_s, self._left_s())  # what ran out is let go at once
         async with anyio.create_task_group() as tasks:
 
             async def sleep() -> None:

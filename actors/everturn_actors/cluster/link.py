@@ -95,7 +95,7 @@ class Link(Protocol):
         """Ask a session at its owner; return what it gave, when that is durable.
 
         Raises:
-            MovedError: The session is not there; nothing was done.
+            MovedError: The session is not there, or no longer. Perhaps it was done.
             LinkBrokenError: The node cannot be reached, or its answer. Perhaps it was done.
             LinkRefusedError: The two do not understand each other; nothing was done.
             OwnerAwayError: No answer came in time. Perhaps it is done later.

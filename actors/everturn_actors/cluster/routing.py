@@ -30,7 +30,7 @@ from everturn_actors.errors import (
     OwnerAwayError,
 )
 from everturn_actors.events import SessionStarted
-from everturn_actors.ports import Ownership
+from everturn_actors.ports import Node, Ownership
 from everturn_actors.protocol.commands import (
     Accepted,
     AnswerCalls,
@@ -94,6 +94,7 @@ class RoutedActors:
         "Where sessions live."
         self._local, self._patience_s = local, patience_s
         self._served: dict[Subscriber, _Served] = {}
+        self._asking = set[_Asking]()
 
     # --- Actors ---
 
@@ -200,8 +201,7 @@ class RoutedActors:
                     return (await self._answer(asked)).answer
                 if node is not None and node.name != ownership.me.name:
                     name = node.name
-                    deadline_s = SLOW_S if isinstance(asked.command, _SLOW) else QUICK_S
-                    given = await self.link.ask(node, asked, deadline_s=deadline_s)
+                    given = await self._ask(node, partition, asked)
                     if given.events:
                         self._local.feed(session_id).relay(given.events)
                     return given.answer
@@ -216,10 +216,28 @@ class RoutedActors:
             await pause(self.ownership, _PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
 
+    async def _ask(self, node: Node, partition: int, asked: Asked) -> Given:
+        """Ask a node for as long as nobody else has the partition; else raise `MovedError`."""
+        deadline_s = SLOW_S if isinstance(asked.command, _SLOW) else QUICK_S
+        asking = _Asking(node=node, partition=partition)
+        self._asking.add(asking)
+        try:
+            with asking.scope:
+                return await self.link.ask(node, asked, deadline_s=deadline_s)
+        finally:
+            self._asking.discard(asking)
+        raise MovedError(asked.session_id)
+
     async def watch(self) -> None:
-        """Follow changes of owners, until cancelled: what is followed goes to the new ones."""
+        """Follow changes of owners, until cancelled: what waits for one goes to the next."""
         while True:
             await self.ownership.changed()
+            for asking in tuple(self._asking):
+                # It may be frozen, or wait for the store itself. Who has the session now knows the
+                # command by its key, where it was done.
+                holder = self.ownership.holder(asking.partition)
+                if holder is not None and holder.name != asking.node.name:
+                    asking.scope.cancel()
             for subscriber, served in tuple(self._served.items()):
                 if not self.is_here(subscriber.session_id):
                     served.scope.cancel()
@@ -307,6 +325,14 @@ class RoutedActors:
                 if isinstance(update, TextDelta) and subscriber.is_final:
                     feed.mark_read()
                 await subscriber.push(update)
+
+
+class _Asking(Struct, eq=False, kw_only=True):
+    """A command that another node was asked for, and that is not answered yet."""
+
+    node: Node
+    partition: int
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
 class _Served(Struct, eq=False):
