@@ -20,12 +20,14 @@ from everturn.testing import RecordingHandler
 from everturn_channels.adapter import Button, ButtonClick, Command, Message, Outbound
 from everturn_channels.email import EmailAdapter, MailServer, reading
 from everturn_channels.email.account import Security
+from everturn_channels.email.mailbox import open_mailbox
 from everturn_channels.errors import (
     ConnectionLostError,
     NotSentError,
     RefusedError,
     SendError,
     SetupError,
+    UnknownOutcomeError,
 )
 from everturn_gateway.clock import SystemClock
 
@@ -269,6 +271,40 @@ async def test_an_answer_of_the_server_says_what_may_be_tried_again() -> None:
     assert taken == []
 
 
+async def test_a_kept_connection_that_ends_costs_no_mail_and_doubles_none() -> None:
+    """Its end is noticed before a mail counts as sent; after its text, nobody knows."""
+    async with open_email_world() as world, world.running():
+        for text in ("one", "two"):
+            await world.say(ANN, text)
+        kept = len(world.smtp.talks)
+        world.smtp.end_talks(b"421 4.4.2 idle for too long\r\n")
+        await world.say(ANN, "three")
+        world.smtp.end_talks(b"")
+        await world.say(ANN, "four")
+        for word in ("421 4.7.0 too much in one session", "550 5.5.1 too much in one session"):
+            world.smtp.answers["RCPT"].append(word)
+            await world.say(ANN, word)
+        world.smtp.cuts = 1
+        with pytest.raises(UnknownOutcomeError):
+            await world.say(ANN, "last")
+        texts = world.smtp.texts(ANN)
+
+    assert kept == 1
+    assert [text[:5] for text in texts] == ["one", "two", "three", "four", "421 4", "550 5", "last"]
+
+
+async def test_the_last_mail_is_not_new_though_servers_name_it_always() -> None:
+    """`UID SEARCH n:*` finds the last mail also where its number is below n."""
+    async with open_email_world() as world:
+        for text in ("one", "two"):
+            world.deliver(mail_from(ANN, text).as_bytes())
+        async with open_mailbox(account(world.imap.port, world.smtp.port)) as box:
+            await box.select("INBOX")
+            found = [await box.uids_from(uid) for uid in (1, 2, 3, 99)]
+
+    assert found == [[1, 2], [2], [], []]
+
+
 async def test_what_is_filed_as_sent_is_not_sent_again() -> None:
     """A provider that files what it sends settles what became of a mail."""
     async with open_email_world(files_sent=True) as world, world.running():
@@ -398,4 +434,4 @@ async def test_connections_are_secret_and_servers_prove_their_names(
             await world.say(ANN, "hello yourself")
 
     assert smtp.texts(ANN) == ["hello yourself"]
-    assert len(imap.logins) == 2
+    assert imap.logins == ["LOGIN"]  # a short mail comes with its header fields

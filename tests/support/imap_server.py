@@ -293,13 +293,21 @@ def _fetched(number: int, uid: int, at: datetime, raw: bytes, items: str) -> byt
     about = f"* {number} FETCH (UID {uid}"
     if "INTERNALDATE" in items:
         about += f' INTERNALDATE "{at:%d-%b-%Y %H:%M:%S +0000}"'
+    said = about.encode()
     if found := re.search(r"BODY\.PEEK\[\]<0\.(\d+)>", items):
-        data, name = raw[: int(found[1])], "BODY[]<0>"
-    else:
-        data, name = raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", "BODY[HEADER]"
+        said += _text("BODY[]<0>", raw[: int(found[1])])
+    head, empty, text = raw.partition(b"\r\n\r\n")
+    if "BODY.PEEK[HEADER]" in items:
+        said += _text("BODY[HEADER]", head + empty)
+    if found := re.search(r"BODY\.PEEK\[TEXT\]<0\.(\d+)>", items):
+        said += _text("BODY[TEXT]<0>", text[: int(found[1])])
     # Servers may put fields behind the text as well as before it.
     size = f" RFC822.SIZE {len(raw)}" if "RFC822.SIZE" in items else ""
-    return f"{about} {name} {{{len(data)}}}\r\n".encode() + data + f"{size})".encode()
+    return said + f"{size})".encode()
+
+
+def _text(name: str, data: bytes) -> bytes:
+    return f" {name} {{{len(data)}}}\r\n".encode() + data
 
 
 @asynccontextmanager

@@ -31,6 +31,8 @@ class SmtpServer:
         "So many mails are taken, and the connection is cut then."
         self.unknown: set[str] = set()
         "Addresses that nobody has."
+        self.talks: list[SMTP] = []
+        "With each client that came, those that left too."
         self.deliver: Callable[[str, bytes], Awaitable[None]] | None = None
         "Where what is taken goes; None = nowhere."
 
@@ -41,6 +43,13 @@ class SmtpServer:
     def mails(self, address: str) -> list[EmailMessage]:
         """Return the mails that an address got, oldest first."""
         return [read_mail(raw) for to, raw in self.taken if to == address]
+
+    def end_talks(self, word: bytes) -> None:
+        """End all connections with a last word, as a server does to which nothing is said."""
+        for talk in self.talks:
+            if isinstance(talk.transport, asyncio.Transport):
+                talk.transport.write(word)
+                talk.transport.close()
 
     # --- what aiosmtpd calls ---
 
@@ -99,7 +108,6 @@ async def open_smtp_server(
     """Run one on a free port of loopback, until the block ends."""
     taker = SmtpServer()
     loop = asyncio.get_running_loop()
-    talks: list[SMTP] = []
 
     def factory() -> SMTP:
         talk = SMTP(
@@ -113,7 +121,7 @@ async def open_smtp_server(
             auth_require_tls=False,
             enable_SMTPUTF8=True,
         )
-        talks.append(talk)
+        taker.talks.append(talk)
         return talk
 
     server = await loop.create_server(factory, "127.0.0.1", 0, family=socket.AF_INET, ssl=tls)
@@ -123,11 +131,11 @@ async def open_smtp_server(
     finally:
         server.close()
         # Its library begins a task for each connection, and leaves it to end by itself.
-        tasks = [task for talk in talks if (task := talk._handler_coroutine) is not None]
+        tasks = [task for talk in taker.talks if (task := talk._handler_coroutine) is not None]
         for task in tasks:
             task.cancel()
         while not all(task.done() for task in tasks):
             await anyio.lowlevel.checkpoint()
-        for talk in talks:
+        for talk in taker.talks:
             if talk.transport is not None:
                 talk.transport.close()

@@ -16,6 +16,7 @@ from everturn_channels.email.mailbox import open_mailbox
 from everturn_channels.email.reading import MailReader, open_fetcher
 from everturn_channels.email.receiver import LISTEN_S, Receiver
 from everturn_channels.email.sender import FILES_MAX_BYTES, Sender
+from everturn_channels.email.submission import open_submissions
 from everturn_channels.email.threads import Threads
 from everturn_channels.errors import ChannelError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
@@ -76,9 +77,10 @@ class EmailAdapter(Adapter):
             folder = await box.select(account.inbox)
             async with (
                 open_fetcher(account, folder.validity) as fetcher,
+                open_submissions(account) as submissions,
                 open_chat_queues(handler, self._clock) as queues,
             ):
-                sender = Sender(account, threads, self._clock)
+                sender = Sender(account, threads, submissions, self._clock)
                 reader = MailReader(
                     account=account, fetcher=fetcher, threads=threads, sender=sender
                 )

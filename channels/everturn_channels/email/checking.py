@@ -10,7 +10,7 @@ from everturn_channels.email.account import EmailAccount
 from everturn_channels.email.mailbox import Folder, Mailbox, open_mailbox
 from everturn_channels.email.parsing.authenticity import servers_of
 from everturn_channels.email.parsing.fields import Fields
-from everturn_channels.email.sender import smtp_session
+from everturn_channels.email.submission import try_login
 from everturn_channels.errors import NotSentError
 
 _NEWEST: Final = 20
@@ -37,8 +37,8 @@ async def look(account: EmailAccount, clock: Clock) -> list[str]:
             what = "problem: " if account.files_sent else ""
             found.append(f"{what}no folder of sent mail is known; name it as sent_folder")
     try:
-        async with smtp_session(account):
-            found.append(f"mail is sent over {account.smtp.host}")
+        await try_login(account)
+        found.append(f"mail is sent over {account.smtp.host}")
     except NotSentError as error:
         found.append(f"problem: {error}")
     for name, server in (("imap", account.imap), ("smtp", account.smtp)):

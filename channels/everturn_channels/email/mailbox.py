@@ -21,7 +21,7 @@ import anyio
 import imap_tools
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
-from msgspec import Struct
+from msgspec import Struct, field
 
 from everturn_channels.email.account import EmailAccount, Login, MailServer, login_of
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
@@ -58,6 +58,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     size_bytes: int
     head: bytes
     "Its header fields, as they came."
+    whole: bytes = b""
+    "All of it, where it came with these; empty = it did not."
 
 
 class Folder(Struct, frozen=True, kw_only=True):
@@ -67,6 +69,18 @@ class Folder(Struct, frozen=True, kw_only=True):
     "The same number as long as the numbers of its mails mean the same."
     next_uid: int
     "That the next mail will have, or the one after."
+
+
+class _Record(Struct):
+    """What a server says of one mail."""
+
+    about: bytes = b""
+    texts: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
+    "The lines that name a text, and the texts."
+
+    def text(self, name: bytes) -> bytes | None:
+        """Return the first text in whose line a name stands; None = it came in no such form."""
+        return next((text for line, text in self.texts if name in line), None)
 
 
 class _Client(imaplib.IMAP4):
@@ -143,15 +157,21 @@ class Mailbox:
         written = f"{day.day}-{_MONTHS[day.month - 1]}-{day.year}"
         return await self._run(lambda: self._search("SINCE", written))
 
-    async def envelopes(self, uids: Sequence[int], now: datetime) -> Sequence[Envelope]:
+    async def envelopes(
+        self, uids: Sequence[int], now: datetime, *, text_bytes: int = 0
+    ) -> Sequence[Envelope]:
         """Return what is known of mails, in their order; those that are gone are left out.
 
-        `now` is the time of one whose time the server does not tell.
+        Args:
+            uids: Of the mails.
+            now: The time of one whose time the server does not tell.
+            text_bytes: Those with fewer bytes below their header fields come whole.
         """
-        wanted = "(UID INTERNALDATE RFC822.SIZE BODY.PEEK[HEADER])"
+        text = f" BODY.PEEK[TEXT]<0.{text_bytes}>" if text_bytes else ""
+        wanted = f"(UID INTERNALDATE RFC822.SIZE BODY.PEEK[HEADER]{text})"
         named = ",".join(map(str, uids))
         found = await self._run(lambda: list(self._records(named, wanted)))
-        read = (_envelope(record, now) for record in found)
+        read = (_envelope(record, now, text_bytes) for record in found)
         known = {each.uid: each for each in read if each is not None}
         return [known[uid] for uid in uids if uid in known]
 
@@ -159,8 +179,8 @@ class Mailbox:
         """Return at most so many bytes of a mail, from its beginning; None where it is gone."""
         wanted = f"(UID BODY.PEEK[]<0.{limit_bytes}>)"
         found = await self._run(lambda: list(self._records(str(uid), wanted)))
-        named = ((_UID.search(meta), data) for meta, data in found)
-        return next((data for each, data in named if each and int(each[1]) == uid), None)
+        named = ((_UID.search(each.about), each) for each in found)
+        return next((each.text(b"") for own, each in named if own and int(own[1]) == uid), None)
 
     async def has(self, folder: str, message_id: str) -> bool:
         """Return whether a folder has a mail of this Message-ID; one that is not there has none."""
@@ -196,12 +216,12 @@ class Mailbox:
 
         What it said beside the answer to another command it does not say again.
         """
-        if not await self._run(self._was_told):
+        if not self._was_told():
             if not await self._run(self._start_idle):
                 with anyio.move_on_after(within_s):
                     await anyio.wait_readable(self._client.sock)
             await self._run(self._box.idle.stop)
-        await self._run(self._was_told)
+        self._was_told()
 
     # --- in the thread ---
 
@@ -226,8 +246,8 @@ class Mailbox:
         numbers = (each.split() for each in found if isinstance(each, bytes))
         return sorted({int(uid) for line in numbers for uid in line if uid.isdigit()})
 
-    def _records(self, uids: str, wanted: str) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what is said of each mail: in its line, and the text that came with it.
+    def _records(self, uids: str, wanted: str) -> Iterator[_Record]:
+        """Yield what is said of each mail.
 
         A server may say of any mail that its flags changed, between these: that has no text.
         """
@@ -235,7 +255,7 @@ class Mailbox:
         if kind != "OK":
             msg = f"a fetch was answered with {kind}"
             raise imaplib.IMAP4.error(msg)
-        meta = data = b""
+        record = _Record()
         for each in found:
             text: bytes | None = None
             match each:
@@ -246,14 +266,14 @@ class Mailbox:
                 case _:
                     continue
             if _RECORD.match(line):
-                if data:
-                    yield meta, data
-                meta = data = b""
-            meta += b" " + line  # some fields stand behind the text
+                if record.texts:
+                    yield record
+                record = _Record()
+            record.about += b" " + line  # some fields stand behind the text
             if text is not None:
-                data = text
-        if data:
-            yield meta, data
+                record.texts.append((line, text))
+        if record.texts:
+            yield record
 
     def _was_told(self) -> bool:
         """Return whether the server said that mail came, and forget that."""
@@ -443,16 +463,18 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _envelope(record: tuple[bytes, bytes], now: datetime) -> Envelope | None:
-    meta, head = record
-    uid, size, at = (each.search(meta) for each in (_UID, _SIZE, _AT))
-    if uid is None:
+def _envelope(record: _Record, now: datetime, text_bytes: int) -> Envelope | None:
+    uid, size, at = (each.search(record.about) for each in (_UID, _SIZE, _AT))
+    head, text = record.text(b"BODY[HEADER]"), record.text(b"BODY[TEXT]")
+    if uid is None or head is None:
         return None
+    is_whole = text is not None and len(text) < text_bytes
     return Envelope(
         uid=int(uid[1]),
         at=(_time(at[1].decode("ascii", "replace")) if at else None) or now,
         size_bytes=int(size[1]) if size else len(head),
         head=head,
+        whole=head + text if text is not None and is_whole else b"",
     )
 
 

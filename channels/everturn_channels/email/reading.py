@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -28,6 +29,7 @@ from everturn_channels.email.markup import render
 from everturn_channels.email.parsing.bounces import bounce_of
 from everturn_channels.email.parsing.content import AttachedFile, Content, content_of
 from everturn_channels.email.parsing.fields import Fields
+from everturn_channels.email.parsing.structure import has_files
 from everturn_channels.email.sender import Sender
 from everturn_channels.email.threads import Threads, id_of
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError, SetupError
@@ -40,6 +42,10 @@ MAIL_MAX_BYTES: Final = 40 * 1024 * 1024
 "Of one mail that is read whole: what providers take, and a third more for its form."
 BEGINNING_BYTES: Final = 2 * 1024 * 1024
 "So much is read of a larger one."
+AHEAD_BYTES: Final = 4 * 1024 * 1024
+"Of all mails together that are kept before they are read."
+SMALL_BYTES: Final = 4 * 1024
+"A text of that size is read in less time than a thread takes to begin."
 _BOUNCE_BYTES: Final = 200_000
 _SUBJECT_CHARS: Final = 200
 _OTHERS_MAX: Final = 5
@@ -53,15 +59,31 @@ class Fetcher:
         self._opened = AsyncExitStack()
         self._box: Mailbox | None = None
         self._lock = anyio.Lock()
+        self._ahead: OrderedDict[int, bytes] = OrderedDict()
+        "By number, mails that came before they are read."
+        self._ahead_bytes = 0
         self.turn = anyio.Lock()
         "Of one mail from when it is fetched until it is read: a large one takes much memory."
 
+    def note(self, envelope: Envelope) -> None:
+        """Keep a mail that came whole until it is read; of too many the newest."""
+        if envelope.whole:
+            self._ahead[envelope.uid] = envelope.whole
+            self._ahead_bytes += len(envelope.whole)
+        while self._ahead_bytes > AHEAD_BYTES:
+            _, dropped = self._ahead.popitem(last=False)
+            self._ahead_bytes -= len(dropped)
+
     async def mail(self, uid: int, limit_bytes: int) -> bytes | None:
-        """Return at most so many bytes of a mail; None where it is gone.
+        """Return at most so many bytes of a mail, once; None where it is gone.
 
         Raises:
             ConnectionLostError: It cannot be had now.
         """
+        known = self._ahead.pop(uid, None)
+        if known is not None:
+            self._ahead_bytes -= len(known)
+            return known[:limit_bytes]
         async with self._lock:
             is_reused = self._box is not None
             try:
@@ -133,7 +155,10 @@ class MailReader(Struct, frozen=True, kw_only=True):
             raw = await self.fetcher.mail(envelope.uid, limit)
             if raw is None:
                 return ()
-            content = await to_thread.run_sync(partial(content_of, raw, is_cut=is_cut))
+            if len(raw) <= SMALL_BYTES and not has_files(raw):
+                content = content_of(raw, is_cut=is_cut)
+            else:
+                content = await to_thread.run_sync(partial(content_of, raw, is_cut=is_cut))
             del raw
         fields = content.fields
         chat = chat_of(fields, self.threads)

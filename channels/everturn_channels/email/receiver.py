@@ -41,6 +41,7 @@ LISTEN_S: Final = 300.0
 POLL_S: Final = 30.0
 "Between two questions to a server that does not tell by itself."
 _PAGE: Final = 100
+_TEXT_BYTES: Final = 16 * 1024  # what people write; larger ones hold files, and come by themselves
 _FULL_S: Final = 1.0
 _TOLD_EVERY_S: Final = 3600.0
 _SLACK: Final = timedelta(minutes=1)
@@ -165,7 +166,7 @@ class Receiver:
     ) -> Sequence[_Arrived]:
         """Return those of some mails that are handed in, in their order."""
         found: list[_Arrived] = []
-        for envelope in await box.envelopes(uids, self._clock.now()):
+        for envelope in await box.envelopes(uids, self._clock.now(), text_bytes=_TEXT_BYTES):
             if after is not None and envelope.at < after:
                 continue
             try:
@@ -176,6 +177,7 @@ class Receiver:
             if arrived is None:
                 continue
             if arrived.chat is None or await self._is_within(arrived.chat, envelope):
+                reader.fetcher.note(envelope)
                 found.append(arrived)
         return found
 

@@ -23,12 +23,13 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_actors.errors import CoreError, UnknownAgentError
+from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.http.access.auth import CALLER, Access, Caller
 from everturn_gateway.http.access.guard import WrongTokens
 from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.console.routes import console_router
-from everturn_gateway.http.direct import direct_messages, direct_sessions
+from everturn_gateway.http.direct import direct_deliveries, direct_messages, direct_sessions
 from everturn_gateway.http.limits import BodyTooLargeError, too_large
 from everturn_gateway.http.live.exports import exports_router
 from everturn_gateway.http.live.routes import live_router
@@ -152,6 +153,8 @@ def make_api(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: W
                 app.direct = direct_messages(app.direct, route, protect)
             elif _begins_session(route):
                 app.direct = direct_sessions(app.direct, route, protect)
+            elif _takes_deliveries(route):
+                app.direct = direct_deliveries(app.direct, route, protect)
     _add_error_handlers(app)
     return app
 
@@ -225,6 +228,11 @@ def _is_message(route: APIRoute) -> bool:
 def _begins_session(route: APIRoute) -> bool:
     """Whether it begins sessions."""
     return route.path == "/api/v1/sessions" and "POST" in (route.methods or ())
+
+
+def _takes_deliveries(route: APIRoute) -> bool:
+    """Whether platforms deliver there."""
+    return route.path == WEBHOOK_PATH and "POST" in (route.methods or ())
 
 
 def _add_error_handlers(app: Api) -> None:

@@ -2,14 +2,15 @@
 
 FastAPI declares the route, describes it, and says what is wrong with a request. One that is right
 needs none of that: its body is read by the same model, and answered by the same function. What is
-unclear in any way goes on to FastAPI, and so does every error.
+unclear in any way goes on to FastAPI, and so does every error. Platforms that deliver what people
+write, and what became of each answer, ask as often: for one message Meta does so three times.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
@@ -24,6 +25,8 @@ from everturn_gateway.http.schemas.sessions import NewSession
 
 _JSON: Final = re.compile(rb"application/json(;.*)?")
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
+_NAME: Final = re.compile(r"[\w.-]{1,100}")
+"Of a channel; FastAPI says what is wrong with others."
 
 
 B = TypeVar("B", bound=BaseModel)
@@ -40,29 +43,20 @@ class _UnclearError(Exception):
         super().__init__()
 
 
-class DirectRoute(Generic[B]):
+class DirectRoute:
     """Answers the requests of one route before FastAPI sees them. Plain ASGI."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        route: APIRoute,
-        protect: Protect,
-        body: type[B],
-        answer: Callable[[Request, B], Awaitable[Response] | None],
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, route: APIRoute, protect: Protect, answer: ASGIApp) -> None:
         """Stand in front of a route.
 
         Args:
             app: Where all else goes on.
             route: Takes POST.
             protect: Puts the rule of the route around what answers it.
-            body: What the route takes, in JSON.
-            answer: Answers as the route does; None where FastAPI has to look at the request.
+            answer: Answers as the route does; what it raises, the route raises anew.
         """
-        self._app, self._route, self._body, self._reply = app, route, body, answer
-        self._protected = protect(self._answer, "POST", route.path)
+        self._app, self._route = app, route
+        self._protected = protect(answer, "POST", route.path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -83,12 +77,18 @@ class DirectRoute(Generic[B]):
             scope[FAILURE] = error
             await self._app(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that came past the rule of its route.
 
-        Raises:
-            _UnclearError: It is no plain one.
-        """
+def _reading(kind: type[B], reply: Callable[[Request, B], Awaitable[Response] | None]) -> ASGIApp:
+    """Return what reads a body, and answers it.
+
+    It raises _UnclearError where it is no plain one.
+
+    Args:
+        kind: What the route takes, in JSON.
+        reply: Answers as the route does; None where FastAPI has to look at the request.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         received = [await receive()]
         data: bytes = received[0].get("body", b"")
         if received[0].get("more_body", False):
@@ -98,14 +98,29 @@ class DirectRoute(Generic[B]):
         if received[-1]["type"] == "http.disconnect" or not _is_json(scope):
             raise _UnclearError(received)
         try:
-            body = self._body.model_validate_json(data)
+            body = kind.model_validate_json(data)
         except ValidationError:
             raise _UnclearError(received) from None  # its errors are written for another reader
-        reply = self._reply(Request(scope, receive, send), body)
-        if reply is None:
+        replied = reply(Request(scope, receive, send), body)
+        if replied is None:
             raise _UnclearError(received)
-        response = await reply
+        response = await replied
         await response(scope, receive, send)
+
+    return answer
+
+
+def direct_deliveries(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
+    """Return what answers the deliveries of platforms; see `take_webhook`."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope["path_params"]["name"]
+        if not _NAME.fullmatch(name):
+            raise _UnclearError([])
+        response: Response = await route.endpoint(request=Request(scope, receive, send), name=name)
+        await response(scope, receive, send)
+
+    return DirectRoute(app, route=route, protect=protect, answer=answer)
 
 
 def direct_messages(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
@@ -126,7 +141,8 @@ def direct_messages(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
         )
         return response
 
-    return DirectRoute(app, route=route, protect=protect, body=NewMessage, answer=reply)
+    answer = _reading(NewMessage, reply)
+    return DirectRoute(app, route=route, protect=protect, answer=answer)
 
 
 def direct_sessions(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
@@ -138,7 +154,8 @@ def direct_sessions(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
         )
         return response
 
-    return DirectRoute(app, route=route, protect=protect, body=NewSession, answer=reply)
+    answer = _reading(NewSession, reply)
+    return DirectRoute(app, route=route, protect=protect, answer=answer)
 
 
 def _is_json(scope: Scope) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
@@ -10,6 +11,25 @@ from typing import Final
 WORK_MAX: Final = 12_000_000
 "Lines times the parts that each may end: some seconds. A mail of 40 MiB that people send has less."
 _EVERY_LINE: Final = 4
+
+_KIND: Final = re.compile(
+    rb"^content-(type|disposition):[ \t]*([\w./+-]*)", re.MULTILINE | re.ASCII
+)
+_TEXTS: Final = frozenset({b"text/plain", b"text/html", b"multipart/alternative", b"inline"})
+
+
+def has_files(raw: bytes) -> bool:
+    """Whether a mail may hold anything but the text of a person.
+
+    >>> has_files(b"Content-Type: image/png"), has_files(b"Content-Type: text/plain")
+    (True, False)
+    """
+    lower = raw.lower()
+    return (
+        b"name=" in lower
+        or b"name*" in lower
+        or any(kind not in _TEXTS for _, kind in _KIND.findall(lower))
+    )
 
 
 def parsed(raw: bytes, work_max: int = WORK_MAX) -> tuple[Message, bool]:
