@@ -326,6 +326,9 @@ while True:
             where = {"id": last, "chat": {"id": chat}, "sender": {"id": "ann"}}
             if name == "gone":
                 say(type="deleted", message_id=path.read_text(), id=last, chat={"id": chat})
+            elif name == "react":
+                on, emoji = path.read_text().split()
+                say(type="reaction", message_id=on, emoji=emoji, **where)
             elif name == "edit":
                 say(type="edited", message_id=number + "." + chat, text=path.read_text(), **where)
             elif name:
@@ -401,6 +404,10 @@ class TestProgram(ChannelContract):
     async def remove(self, message_id: str) -> None:
         """Leave a letter that says which one is gone."""
         await self._leave(message_id.encode(), self.chat_id, "gone")
+
+    async def react(self, message_id: str, emoji: str) -> None:
+        """Leave a letter that says which reaction stands on what."""
+        await self._leave(f"{message_id} {emoji}".encode(), self.chat_id, "react")
 
     async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
         """Leave a file."""

@@ -17,6 +17,7 @@ from everturn_channels.adapter import (
     Message,
     Outbound,
     OutgoingFile,
+    Reaction,
 )
 from everturn_channels.errors import (
     ChannelError,
@@ -106,6 +107,7 @@ async def test_every_event_gets_in_and_in_order(tmp_path: Path) -> None:
             gateway.handle(Command(id="2", chat=ROOM, sender=ANN, name="status", argument="now")),
             gateway.handle(ButtonClick(chat=ROOM, sender=ANN, data="yes")),
             gateway.handle(Deletion(id="1", chat=ROOM)),
+            gateway.handle(Reaction(message_id="b1", emoji="👍", chat=ROOM, sender=ANN)),
         )
         told = []
         for bad in (Message(id="", chat=ROOM), Message(id="4", chat=ROOM, text="x" * 1_100_000)):
@@ -151,7 +153,17 @@ async def test_every_event_gets_in_and_in_order(tmp_path: Path) -> None:
 
     taken = in_room(handler.taken)
     assert account == "own False c-2"
-    assert [type(each) for each in taken] == [Message, Edit, Command, ButtonClick, Message]
+    assert [type(each) for each in taken] == [
+        Message,
+        Edit,
+        Command,
+        ButtonClick,
+        Reaction,
+        Message,
+    ]
+    reaction = taken[4]
+    assert isinstance(reaction, Reaction)
+    assert (reaction.message_id, reaction.emoji, reaction.sender.id) == ("b1", "👍", "u1")
     assert (tries, files) == (["one", "one"], [600_000])
     assert handler.logins == [("scan this", "2@x")]
     assert handler.deletions == [("room", "1")]

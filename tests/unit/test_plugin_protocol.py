@@ -156,6 +156,7 @@ HELLO = {"type": "hello", "protocol": PROTOCOL, "name": "x"}
         ({**ARRIVAL, "files": [{}] * 101}, "files"),
         ({**ARRIVAL, "files": "f"}, "files"),
         ({**ARRIVAL, "type": "click", "data": "d" * 65}, "data"),
+        ({**ARRIVAL, "type": "reaction", "emoji": ""}, "emoji"),
         ({**HELLO, "capabilities": {}}, "capabilities.chunk_units"),
         ({**HELLO, "capabilities": {"chunk_units": 10}}, "capabilities.chunk_units"),
         ({**HELLO, "capabilities": {"chunk_units": 100, "preview_s": 1}}, "capabilities.preview_s"),

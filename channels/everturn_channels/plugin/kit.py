@@ -1,8 +1,7 @@
 """What the program of a channel needs to speak with Everturn: one file to copy, nothing to install.
 
 Subclass `Channel`: say what the platform can do, hand in what is said there, send what is asked
-for; then `run` it. Python 3.11 or later, standard library alone. `docs/plugin-channel.md` describes
-the protocol, and an example; a program in another language speaks it by hand.
+for; then `run` it. Python 3.11 or later, standard library alone. See `docs/plugin-channel.md`.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ class IncomingFile:
 class _Event:
     chat: ChatRef
     sender: Person = Person()
-    at: datetime | None = None
-    "With its zone; None = now."
+    at: datetime | None = None  # with its zone; None = now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +123,7 @@ class Edit(_Written):
 class Command(_Written):
     """Somebody typed a command, as a new message of their own."""
 
-    name: str
-    "Without the slash."
+    name: str  # without the slash
     argument: str = ""
 
 
@@ -138,15 +135,23 @@ class ButtonClick(_Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reaction(_Event):
+    """Somebody put a reaction on a message of the bot's; of one that is taken back say nothing."""
+
+    message_id: str
+    emoji: str  # as people see it; of one of the platform's own its name, like `:party:`
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deletion(_Event):
     """A message was deleted: while it waits, nobody answers it."""
 
     id: str
 
 
-Event: TypeAlias = Message | Edit | Command | ButtonClick | Deletion
+Event: TypeAlias = Message | Edit | Command | ButtonClick | Deletion | Reaction
 _Said: TypeAlias = Mapping[str, Any]  # a line of JSON
-_KINDS = ("message", "edited", "command", "click", "deleted")
+_KINDS = ("message", "edited", "command", "click", "deleted", "reaction")
 _TYPES = dict(zip(get_args(Event), _KINDS, strict=True))
 
 
@@ -239,8 +244,7 @@ class Channel:
 
 @dataclass
 class _Waiting:
-    settled: asyncio.Future[float | None]
-    "None = taken; a number = hand it in again after so many seconds."
+    settled: asyncio.Future[float | None]  # None = taken; else hand it in again after so many s
     files: Mapping[str, IncomingFile]
     read: dict[str, bytes] = field(default_factory=dict)
 
@@ -303,8 +307,7 @@ class Gateway:
         number = next(self._numbers)
         files = event.files if isinstance(event, Message) else ()
         named = {f"{number}-{at}": file for at, file in enumerate(files)}
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), named)
-        self._waiting[number] = waiting
+        waiting = self._waiting[number] = _Waiting(asyncio.Future(), named)
         if isinstance(event, Command | ButtonClick):
             self._answerable[number] = event
             if len(self._answerable) > ANSWERABLE_MOST:
@@ -423,8 +426,7 @@ def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, 
     fields = _fields_of(event)
     fields |= {"chat": _fields_of(event.chat), "sender": _fields_of(event.sender)}
     fields["files"] = [{**_fields_of(f), "read": None, "file": n} for n, f in files.items()]
-    if event.at is not None:
-        fields["at"] = event.at.isoformat()
+    fields["at"] = event.at and event.at.isoformat()
     if isinstance(event, _Written | Deletion):
         fields |= {"id": None, "message_id": event.id}
     return fields
@@ -436,9 +438,7 @@ def _known(kind: type[Outbound | OutgoingFile], said: _Said) -> dict[str, Any]:
 
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
     buttons = [Button(label=b["label"], data=b["data"]) for b in said.get("buttons") or ()]
-    fields = _known(Outbound, said)
-    fields |= {"buttons": buttons, "file": file}
-    return Outbound(**fields)
+    return Outbound(**{**_known(Outbound, said), "buttons": buttons, "file": file})
 
 
 def run(channel: Channel) -> NoReturn:

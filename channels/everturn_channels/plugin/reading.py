@@ -16,6 +16,7 @@ from everturn_actors.codec import Codec, CodecError, Timestamp, encode, load_jso
 from everturn_actors.json_values import Json, is_list, is_object
 from everturn_actors.state.serialization import in_utc
 from everturn_channels.adapter import (
+    EMOJI_CHARS,
     ButtonClick,
     ChatRef,
     ChatType,
@@ -25,6 +26,7 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Person,
+    Reaction,
 )
 from everturn_channels.health import Login
 from everturn_channels.plugin.protocol import (
@@ -138,6 +140,11 @@ class _Click(_Event, frozen=True, kw_only=True, tag="click"):
     data: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
+class _Reaction(_Event, frozen=True, kw_only=True, tag="reaction"):
+    message_id: Id
+    emoji: Annotated[str, Meta(min_length=1, max_length=EMOJI_CHARS)]
+
+
 class _Deleted(_Event, frozen=True, kw_only=True, tag="deleted"):
     message_id: Id
 
@@ -153,7 +160,7 @@ class _Skipped(PluginLine, frozen=True, kw_only=True, tag="skipped"):
     why: str = ""
 
 
-_AnyEvent: TypeAlias = _Message | _Edited | _Command | _Click
+_AnyEvent: TypeAlias = _Message | _Edited | _Command | _Click | _Reaction
 _AnyLine: TypeAlias = (
     _Hello
     | _AnyEvent
@@ -320,6 +327,10 @@ def _event(line: _AnyEvent, hands: Hands) -> InboundEvent:
         case _Click():
             return ButtonClick(
                 data=line.data, chat=chat, sender=sender, at=at, answer=hands.answer(line.id)
+            )
+        case _Reaction():
+            return Reaction(
+                message_id=line.message_id, emoji=line.emoji, chat=chat, sender=sender, at=at
             )
 
 
