@@ -320,6 +320,8 @@ async def test_a_bot(tmp_path: Path) -> None:
     assert (missing.code, "begin with `everturn setup`" in missing.err) == (2, True)
     assert wrong.code == 2
     assert after_wrong == (["everturn.yaml"], text)
+    assert "token of channels.telegram" in wrong.out
+    assert ".new" not in wrong.out + wrong.err
     assert right.code == 0, right.err
     assert f"https://t.me/{BOT.lstrip('@')}" in right.err
     assert "everturn pair approve CODE" in right.err
@@ -363,9 +365,12 @@ async def test_bots_on_other_platforms(tmp_path: Path) -> None:
             *("--set", "imap.security=none", "--set", "smtp.security=none"),
             stdin=b"pw",
         )
+        before = file.read_text()
+        again = await setup("email", "--set", "smtp.host=localhost", stdin=b"")
 
-    for done in (on_slack, on_matrix, on_whatsapp, by_mail):
+    for done in (on_slack, on_matrix, on_whatsapp, by_mail, again):
         assert done.code == 0, done.out + done.err
+    assert file.read_text() == re.sub(r"(smtp: .host: )[^,]*", r"\1localhost", before)
     section = yaml.safe_load(file.read_text())["channels"]
     assert section["slack"]["app_token"] == "${SLACK_APP_TOKEN}"
     assert section["matrix"]["homeserver"] == matrix.url
@@ -378,8 +383,9 @@ async def test_bots_on_other_platforms(tmp_path: Path) -> None:
     (chosen,) = re.findall(r"WHATSAPP_VERIFY_TOKEN=\W*(\w+)", kept)
     assert chosen in on_whatsapp.out
     (tag,) = re.findall(r"EMAIL_SECRET_TAG=\W*(\w+)", kept)
-    assert MAILBOX.replace("@", f"+{tag}@") in by_mail.out
-    assert (unknown.code, "nobody can be asked here" in unknown.err) == (2, True)
+    secret_address = MAILBOX.replace("@", f"+{tag}@")
+    assert (secret_address in by_mail.out, secret_address in again.out) == (True, True)
+    assert (unknown.code, f"{file}: channels.matrix.colour" in unknown.err) == (2, True)
 
 
 async def test_an_owner_by_the_code_of_a_bot(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ class EditError(ValueError):
     """The text cannot be changed so; it says why."""
 
 
-def with_fields(text: str, at: Sequence[str], fields: Mapping[str, str]) -> str:
+def with_fields(text: str, at: Sequence[str], fields: Section) -> str:
     r"""Return the text with these fields in the mapping at `at`; an empty value takes one out.
 
     Args:
         text: One YAML document.
         at: The names that lead to the mapping; it has at least one field.
-        fields: Texts by name.
+        fields: Texts by name; a mapping takes the place of what stands there.
 
     Raises:
         EditError: There is no such mapping, or its form cannot be changed safely.
@@ -44,10 +44,10 @@ def with_fields(text: str, at: Sequence[str], fields: Mapping[str, str]) -> str:
     added: list[tuple[str, str]] = []
     for name, value in fields.items():
         if name not in known:
-            added += [(name, _scalar(value))] if value else []
+            added += [(name, _value(value))] if value else []
         elif value or mapping.flow_style:
             _, old = known[name]
-            edits.append((old.start_mark.index, old.end_mark.index, _scalar(value)))
+            edits.append((old.start_mark.index, old.end_mark.index, _value(value)))
         else:
             key, old = known[name]
             edits.append((_line_start(text, key.start_mark.index), _next(text, old), ""))
@@ -74,11 +74,20 @@ def fields_at(text: str, at: Sequence[str]) -> dict[str, str]:
     }
 
 
+def section_in(text: str, at: str, name: str) -> Mapping[str, object]:
+    """Return the mapping `name` below the top field `at`; an empty one where there is none.
+
+    Raises:
+        EditError: The text is no mapping.
+    """
+    return as_object(as_object(_top(text).get(at)).get(name))
+
+
 def with_section(text: str, at: str, name: str, fields: Section) -> str:
     r"""Return the text in which the mapping `name` below the top field `at` has these fields.
 
-    Either is added where it is not there. One that is there keeps its other fields; mappings in it
-    are written into one that is new alone.
+    Either is added where it is not there. One that is there keeps its other fields, and so do
+    mappings in it.
 
     Raises:
         EditError: See `with_fields`.
@@ -89,12 +98,16 @@ def with_section(text: str, at: str, name: str, fields: Section) -> str:
     """
     told = _top(text)
     section = told.get(at)
-    if isinstance(section, dict) and name in section:
-        texts = {field: value for field, value in fields.items() if isinstance(value, str)}
-        if len(texts) < len(fields):
-            msg = f"{at}.{name} stands there already"
-            raise EditError(msg)
-        return with_fields(text, (at, name), texts)
+    if is_object(section) and name in section:
+        there = as_object(section[name])
+        inner = {
+            n: v for n, v in fields.items() if not isinstance(v, str) and is_object(there.get(n))
+        }
+        own = {n: value for n, value in fields.items() if n not in inner}
+        changed = with_fields(text, (at, name), own)
+        for field, values in inner.items():
+            changed = with_fields(changed, (at, name, field), values)
+        return changed
     lines = [f"{name}:", *(f"  {field}: {_value(value)}" for field, value in fields.items())]
     if section:
         key, _ = _mapping(text, (at,)).value[0]
@@ -239,7 +252,7 @@ def _scalar(value: str) -> str:
     return value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
-def _check(before: str, after: str, at: Sequence[str], fields: Mapping[str, str]) -> None:
+def _check(before: str, after: str, at: Sequence[str], fields: Section) -> None:
     """Refuse a change that would be more than what was asked for.
 
     Raises:

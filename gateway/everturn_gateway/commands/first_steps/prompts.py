@@ -109,14 +109,17 @@ def ask(title: str, *, option: str, default: str = "") -> str:
     return answer.strip()
 
 
-def ask_secret(title: str, *, option: str) -> str:
-    """Return a text that is not shown while it is typed.
+def ask_secret(title: str, *, option: str, can_keep: bool = False) -> str:
+    """Return a text that is not shown while it is typed; empty = the one that is there is kept.
 
     Raises:
         GatewayError: Nobody can be asked.
     """
     _need_person(option)
-    answer: str = typer.prompt(f"{title} (is not shown)", hide_input=True)
+    how = "is not shown; Enter keeps the one that is there" if can_keep else "is not shown"
+    answer: str = typer.prompt(
+        f"{title} ({how})", hide_input=True, default="" if can_keep else None, show_default=False
+    )
     return answer.strip()
 
 
