@@ -23,6 +23,10 @@ class ClientError(ChannelError):
     """The gateway cannot be reached, or does not understand what it was asked."""
 
 
+class GatewayAwayError(ClientError):
+    """The gateway does not answer, and may again: what it accepted is kept."""
+
+
 # --- between a channel and the conversations ---
 
 

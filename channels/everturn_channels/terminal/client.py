@@ -237,6 +237,11 @@ class Client(Protocol):
         ...
 
     @property
+    def is_away(self) -> bool:
+        """Whether the gateway does not answer just now, and is looked for."""
+        ...
+
+    @property
     def prompts(self) -> Prompts:
         """What MCP servers have for people to send."""
         ...

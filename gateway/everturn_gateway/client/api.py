@@ -14,7 +14,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from everturn_actors.errors import InvalidInputError
-from everturn_channels.errors import ClientError
+from everturn_channels.errors import ClientError, GatewayAwayError
 from everturn_gateway.client.answers import Json, TryAgainError, document, refuse
 from everturn_gateway.client.in_process import InProcessTransport
 
@@ -93,6 +93,7 @@ class Api:
 
     Attributes:
         is_shared: Whether others reach the gateway as well, while this is open.
+        is_away: Whether it does not answer just now, and is looked for.
     """
 
     def __init__(self, http: httpx2.AsyncClient, *, url: str, reconnect_s: float) -> None:
@@ -107,6 +108,7 @@ class Api:
         self._url = url
         self._reconnect_s = reconnect_s
         self.is_shared = bool(url)
+        self.is_away = False
 
     async def ask(
         self,
@@ -152,10 +154,12 @@ class Api:
                 )
                 if not response.is_success and response.status_code not in also:
                     refuse(response, response.content)
+                self.is_away = False
                 return document(response.content)
             except (httpx2.TransportError, TryAgainError) as error:
                 if not repeat:  # it may have been done: whoever asked has to look
                     raise lost(self._url, error) from error
+                self.is_away = True
                 await tries.pause(error)
 
     async def get(self, path: str, **params: str | int) -> Json:
@@ -182,8 +186,13 @@ class Api:
                 raise NothingMoreError  # 204 tells EventSource of the standard not to come back
             if not source.response.is_success:
                 refuse(source.response, await source.response.aread())
-            async for message in source:
-                yield message
+            self.is_away = False
+            try:
+                async for message in source:
+                    yield message
+            except httpx2.TransportError:
+                self.is_away = True
+                raise
 
     async def download(
         self, path: str, *, params: Mapping[str, str] | None = None
@@ -264,7 +273,9 @@ def lost(url: str, error: Exception | None) -> ClientError:
     if not url:
         return ClientError(told or "the gateway has closed")
     why = f" ({told})" if told else ""
-    return ClientError(f"the gateway at {url} cannot be reached{why}: does `everturn serve` run?")
+    return GatewayAwayError(
+        f"the gateway at {url} cannot be reached{why}: does `everturn serve` run?"
+    )
 
 
 async def ask_once(

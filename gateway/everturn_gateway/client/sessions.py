@@ -69,6 +69,11 @@ class SessionClient:
         """Whether others reach the gateway as well, while this client is open."""
         return self._api.is_shared
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the gateway does not answer just now, and is looked for."""
+        return self._api.is_away
+
     async def agents(self) -> Sequence[str]:
         """Return the names of the agents that can be talked to, sorted."""
         data = await self._api.get("/api/v1/agents")
@@ -138,6 +143,7 @@ class SessionClient:
                 return
             except (httpx2.TransportError, TryAgainError) as error:
                 lost = error
+            self._api.is_away = True
             if anyio.current_time() > begun + CONNECT_S:
                 tries.begin_again()  # it stood, and was only silent
             await tries.pause(lost)

@@ -36,6 +36,7 @@ from everturn_channels.terminal.reply import Piece
 
 EXIT_OK: Final = 0
 EXIT_INTERRUPTED: Final = 130
+_AWAY: Final = "the gateway does not answer; reconnecting ..."
 
 
 class TerminalOf(Struct, frozen=True, kw_only=True):
@@ -169,7 +170,9 @@ class LiveChat:
         """See `PromptHost.below`."""
         since = self._following.turns.since
         doing = ""
-        if self._is_busy:
+        if self._client.is_away:
+            doing = _AWAY
+        elif self._is_busy:
             took = int((self._terminal.now() - since).total_seconds()) if since else 0
             how = "stopping; Ctrl-C again leaves" if self._is_stopping else "Ctrl-C stops"
             doing = f"answering {max(took, 0)} s, {how}"

@@ -13,7 +13,7 @@ from everturn_actors.errors import CoreError
 from everturn_actors.events import CallFinished, Event, Received, SessionEnded, TurnFinished
 from everturn_actors.model import Attachment
 from everturn_actors.service import TextDelta, Update
-from everturn_channels.errors import ChannelError
+from everturn_channels.errors import ChannelError, GatewayAwayError
 from everturn_channels.terminal.client import Client
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.live.images import IMAGE_BYTES_MAX, Protocol, picture
@@ -56,6 +56,8 @@ class Following:
         self.turns = OpenTurns()
         self.questions = OpenQuestions()
         self.facts = Facts()
+        self._after = 0
+        "The event that was shown last."
         self.session_id = ""
         "Which one is followed; empty = none is."
         self.has_ended = False
@@ -74,11 +76,10 @@ class Following:
 
     async def _follow(self, session_id: str, after: int, scope: anyio.CancelScope) -> None:
         with scope:
+            self._after, is_told = after, False
             try:
-                async with aclosing(self._client.follow(session_id, after=after)) as updates:
-                    async for update in updates:
-                        self._take(update)
-                        self._changed()
+                while not await self._follow_on(session_id, is_told=is_told):
+                    is_told = True
             except (CoreError, ChannelError) as error:
                 self._view.error(str(error))
             else:
@@ -88,6 +89,25 @@ class Following:
             self.turns = OpenTurns()
             self.questions.clear()
             self._changed()
+
+    async def _follow_on(self, session_id: str, *, is_told: bool) -> bool:
+        """Follow a session from what was shown last on; return whether it is over.
+
+        A person sits here and may leave: so a gateway that is away is looked for until it is back.
+        """
+        try:
+            async with aclosing(self._client.follow(session_id, after=self._after)) as updates:
+                async for update in updates:
+                    if isinstance(update, Event):
+                        self._after = update.seq
+                    self._take(update)
+                    self._changed()
+        except GatewayAwayError as error:
+            if not is_told:
+                self._view.error(str(error))
+                self._changed()
+            return False
+        return True
 
     def _take(self, update: Update) -> None:
         if isinstance(update, TextDelta):
