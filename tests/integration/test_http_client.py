@@ -16,10 +16,11 @@ from everturn_actors.events import Event, Received
 from everturn_actors.model import ConversationKey
 from everturn_actors.service import TextDelta
 from everturn_actors.testing import ScriptedProvider
-from everturn_channels.errors import ClientError
+from everturn_channels.errors import ClientError, GatewayAwayError
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
+from everturn_gateway.client import SessionClient
 from everturn_gateway.config.settings import ServerConfig
 
 DEADLINE_S = WAIT_S
@@ -148,10 +149,12 @@ async def test_a_message_whose_acknowledgement_was_lost_is_accepted_once(tmp_pat
 async def test_an_answer_survives_a_restart_of_the_gateway(tmp_path: Path) -> None:
     """The gateway goes away in the middle of an answer and comes back: the same turn goes on."""
     answer, begun = Answer(), anyio.Event()
+    client: SessionClient
 
     async def talk(url: str) -> None:
-        nonlocal answer
+        nonlocal answer, client
         async with open_http_client(url, token="") as terminal:
+            client = terminal
             conversation = Conversation(terminal, key=KEY)
             seq = await conversation.hand_in("count")
             async with aclosing(conversation.answer(seq)) as updates:
@@ -169,12 +172,15 @@ async def test_an_answer_survives_a_restart_of_the_gateway(tmp_path: Path) -> No
                 line.lead_to(first.base_url)
                 tg.start_soon(talk, line.url)
                 await begun.wait()
+            while not client.is_away:  # noqa: ASYNC110 - who is looked for tells nobody
+                await anyio.sleep(0.01)
             provider = ScriptedProvider("after the restart")
             async with open_http_gateway(tmp_path, provider=provider) as second:
                 line.lead_to(second.base_url)
                 await done.wait()
 
     assert (answer.outcome, answer.text, answer.turn) == ("answered", "after the restart", 1)
+    assert not client.is_away
 
 
 async def test_a_gateway_that_is_gone_for_good_is_given_up(tmp_path: Path) -> None:
@@ -187,7 +193,7 @@ async def test_a_gateway_that_is_gone_for_good_is_given_up(tmp_path: Path) -> No
         for ask in (terminal.status, terminal.cancel, terminal.reset):
             with pytest.raises(ClientError, match="cannot be reached"):
                 await ask(session_id)
-        with pytest.raises(ClientError, match="cannot be reached"):
+        with pytest.raises(GatewayAwayError, match="cannot be reached"):
             async for _ in terminal.follow(session_id, after=0):
                 pass
 

@@ -136,7 +136,7 @@ async def test_json_is_read_too(tmp_path: Path) -> None:
 @table(
     ("text", "said"),
     [
-        ("replies: []\n", "script.yaml:1: replies: "),
+        ("replies: []\n", "script.yaml:1: replies: needs 1 or more, and has 0"),
         ("replies:\n  - txt: a\n", "script.yaml:2: replies[0].txt: is not a known field; did you"),
         ("replies:\n  - text: a\n  - error: bang\n", "script.yaml:3: replies[1].error: must be"),
         (
@@ -161,6 +161,7 @@ async def test_a_bad_file_names_the_line_and_the_field(
         await script(tmp_path, text)
 
     assert said in str(raised.value)
+    assert "\n" not in str(raised.value)  # one fault is told once
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -99,11 +99,21 @@ def check_part(
     try:
         return model.model_validate(data), ()
     except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
         found = (
             _fault(document, model, details, at)
-            for details in error.errors(include_url=False, include_input=False)
+            for details in errors
+            if not _only_follows(details, errors)
         )
         return None, tuple(fault for fault in found if fault.field not in said)
+
+
+def _only_follows(details: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is called too short since what is wrong in it was not counted."""
+    place = details["loc"]
+    return details["type"] == "too_short" and any(
+        len(each["loc"]) > len(place) and each["loc"][: len(place)] == place for each in errors
+    )
 
 
 def _fault(
@@ -137,6 +147,8 @@ def _message(
         return f"{field} must be one of {tags}, not {context['tag']!r}"
     if kind == "union_tag_not_found":
         return f"needs a {_bare(context['discriminator'])}"
+    if kind == "too_short":
+        return f"needs {context['min_length']} or more, and has {context['actual_length']}"
     if kind in _LIMITS:
         name, message = _LIMITS[kind]
         return message.format(f"{context[name]:g}", found)
