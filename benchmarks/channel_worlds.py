@@ -43,6 +43,8 @@ from support.telegram_api import open_telegram_api
 from support.whatsapp_api import APP_SECRET, NUMBER_ID, VERIFY_TOKEN, WhatsAppApi, open_whatsapp_api
 from support.whatsapp_api import TOKEN as WHATSAPP_TOKEN
 
+from everturn_gateway.clock import SystemClock
+
 REPEAT = "(This may be a repeat.)"
 "What stands before a message that may be there already."
 
@@ -291,9 +293,13 @@ async def open_whatsapp(chats: int) -> AsyncGenerator[World]:
     """Run the pretended Cloud API, which delivers in no order what it could not deliver at once."""
     async with open_whatsapp_api() as api:
         people = [f"4915{number:08d}" for number in range(chats)]
+        last: dict[str, int] = {}
 
         async def write(chat: str, number: int) -> None:
-            await api.say(text_of(number), chat)
+            # Meta tells whole seconds, and nobody types two messages in one.
+            now = int(SystemClock().now().timestamp())
+            last[chat] = max(now, last.get(chat, 0) + 1)
+            await api.say(text_of(number), chat, timestamp=str(last[chat]))
 
         async def answers() -> Answers:
             told: dict[str, list[str]] = {}

@@ -303,11 +303,14 @@ async def test_a_command_that_comes_twice_is_done_once(tmp_path: Path) -> None:
 async def test_a_command_that_comes_again_after_a_restart_ends_nothing_newer(
     tmp_path: Path, name: str
 ) -> None:
-    """A platform that was told of neither hands in both: the message would lose its answer."""
+    """A platform that was told of nothing hands in all of it: the newest would lose its answer.
+
+    What was answered in the session before is known in the new one.
+    """
     disk, clock, provider = MemoryDisk(), ManualClock(), ScriptedProvider()
     begin = partial(feeding, tmp_path, disk=disk, clock=clock, delivery_port=LaterDeliveryPort())
     async with begin(provider=provider) as fed:
-        await fed.say("one")
+        first = await fed.say("one")
         await fed.until_idle()
         given = _command(name, fed)
         await fed.adapter.feed(given)
@@ -318,6 +321,7 @@ async def test_a_command_that_comes_again_after_a_restart_ends_nothing_newer(
     again.hold()
     async with begin(provider=again) as fed:
         await again.until_called()
+        await fed.adapter.feed(first)
         await fed.adapter.feed(replace(given, answer=fed._answer))
         await fed.adapter.feed(message)
         again.release()

@@ -397,6 +397,23 @@ async def test_who_hides_their_number_stays_who_they_were() -> None:
     assert sorted(handler.moves) == [(ANN, "DE.2"), (USER_ID, "US.2")]
 
 
+async def test_who_gets_the_number_of_somebody_else_is_somebody_else() -> None:
+    """They meet neither the conversation nor the rights of who had it; over a restart, too."""
+    async with open_whatsapp_world() as world:
+        async with world.running() as handler:
+            await world.api.say("mine", from_user_id="DE.1")
+            await handler.until_handled(1)
+        async with world.running() as handler:
+            await world.api.say("mine now", from_user_id="DE.7")
+            await handler.until_handled(1)
+            await world.api.say("still mine", from_user_id="DE.7")
+            await world.api.say("hidden", "DE.1")
+            await handler.until_handled(3)
+            found = {message.text: message.chat.id for message in messages_of(handler)}
+
+    assert found == {"mine now": "DE.7", "still mine": "DE.7", "hidden": ANN}
+
+
 async def test_signs_are_shown_and_a_look_says_what_is_wrong() -> None:
     """Receipts and typing go with what was written last; reactions take each other's place."""
     async with open_whatsapp_world(has_receipts=False) as world, world.running() as handler:

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 from anyio.lowlevel import checkpoint
+from msgspec import structs
 from support.inbound_events import a_message
 from support.inbox import Inbox, QuickClock
 
+from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import ChatMoved, ChatRef, InboundEvent, Message
 from everturn_channels.errors import ConnectionLostError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
@@ -62,6 +64,35 @@ def _message(name: str, chat: str) -> Message:
 def texts(inbox: Inbox) -> list[str]:
     """Return what was taken."""
     return [event.text for event in inbox.taken if isinstance(event, Message)]
+
+
+async def test_what_is_delivered_late_is_taken_by_when_it_was_written() -> None:
+    """What is not known when a message is taken cannot come before it; ties stay as they came."""
+    clock = ManualClock()
+    inbox, ledger, now = Inbox(), Ledger(), int(clock.now().timestamp())
+
+    def came(name: str, seconds_ago: int) -> PlatformEvent:
+        return structs.replace(ledger.event(name), at=now - seconds_ago)
+
+    async with open_chat_queues(inbox, clock) as queues:
+        queues.reorder(1.0)
+        clock.advance(60.0)
+        await queues.put(came("fresh", -60))
+        await queues.until_idle()
+        await queues.put(came("30 ago", 30))
+        await clock.until_sleeping(1.0)
+        for name, seconds_ago in (("50 ago", 50), ("new", -60), ("40 ago", 40), ("50, too", 50)):
+            await queues.put(came(name, seconds_ago))
+        await checkpoint()
+        before = texts(inbox)
+        clock.advance(1.0)
+        await queues.until_idle()
+        await queues.put(came("new, too", -60))
+        await queues.until_idle()
+
+    assert before == ["fresh"]
+    late = ["50 ago", "50, too", "40 ago", "30 ago"]
+    assert texts(inbox) == ["fresh", *late, "new", "new, too"]
 
 
 async def test_an_event_that_cannot_be_confirmed_or_read_stops_nothing() -> None:

@@ -17,6 +17,7 @@
 - `numbered_questions`: what numbers stand for where a platform has no buttons: a question is
   answered by a reply to it
 - `redelivery`: what was sent back to a platform and comes again: what follows it in its chat waits
+- `reordering`: the order of a chat whose platform delivers in none: by when it was written
 - `watermark`: how far a platform may be told that everything is taken, where it has one cursor for
   all chats
 """

@@ -25,6 +25,7 @@ from everturn_channels.errors import ConnectionLostError, NotNowError
 from everturn_channels.ingestion.event_handler import EventHandler, Queued
 from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.redelivery import Redelivery
+from everturn_channels.ingestion.reordering import Reordering
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class ChatQueues:
         "Set while what waits is taken."
         self._changed = anyio.Event()
         self._last_taken = clock.now()
+        self._reordering: Reordering | None = None
 
     # --- what an adapter does ---
 
@@ -124,6 +126,14 @@ class ChatQueues:
         """Read a gap after whatever waits in its chat, and before what is put there later."""
         self._queue(gap.chat).items.append(gap)
 
+    def reorder(self, within_s: float) -> None:
+        """Take the events of each chat by when they were written, as far as they are here.
+
+        For a platform that delivers in no order. What comes late, or right after this call, waits
+        so long for what was written before it.
+        """
+        self._reordering = Reordering(self._clock.now(), within_s)
+
     def hold(self) -> None:
         """Take nothing more until `release`: it is not known yet what was missed."""
         if self.released.is_set():
@@ -166,7 +176,10 @@ class ChatQueues:
         return queue
 
     def _append(self, queue: _Queue, event: PlatformEvent) -> None:
-        queue.items.append(Queued(event))
+        if self._reordering is None:
+            queue.items.append(Queued(event))
+        else:
+            self._reordering.insert(queue.items, Queued(event), self._clock.now())
         queue.ids.add(event.id)
         self._total += 1
         if queue.passing is None and (queue.first is not None or len(queue.items) > 1):
@@ -178,6 +191,8 @@ class ChatQueues:
         with queue.scope:
             while queue.items:
                 await self.released.wait()
+                if self._reordering is not None:
+                    await self._let_earlier_come(queue)
                 queue.first = item = queue.items.popleft()
                 if isinstance(item, Gap):
                     await self._fill(queue, item)
@@ -187,6 +202,14 @@ class ChatQueues:
                 queue.first = queue.stuck_since = None
             del self._queues[queue.chat]
             self._end(queue)
+
+    async def _let_earlier_come(self, queue: _Queue) -> None:
+        """Wait as long as something may come that was written before what is first."""
+        first = queue.items[0]
+        if isinstance(first, Queued) and first.ready_at is not None:
+            wait_s = (first.ready_at - self._clock.now()).total_seconds()
+            if wait_s > 0:
+                await self._clock.sleep(wait_s)
 
     async def _take(self, queue: _Queue, item: Queued) -> None:
         """Take what is first in a queue, as long as it takes, or send it back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from datetime import datetime
 from typing import Final
 
 import anyio
@@ -34,6 +35,8 @@ class Queued(Struct, eq=False):
     "Whether its platform could not be asked what it means."
     is_looked_at: bool = False
     "Whether it was looked at whether it may pass those before it."
+    ready_at: datetime | None = None
+    "Until then what was written before it may still come; None = nothing is awaited."
     passing: anyio.Event | None = None
     "Set when that is over."
 

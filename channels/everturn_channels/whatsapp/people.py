@@ -3,16 +3,22 @@
 Source: https://developers.facebook.com/documentation/business-messaging/whatsapp/business-scoped-user-ids
 (updated 2026-11-05, read 2026-11-27): since April 2026 each message names a business-scoped user id
 (`US.13491208655302741918`); whoever takes a user name may hide the number. `to` takes a number,
-`recipient` such an id, and Meta recommends the number where it is known.
+`recipient` such an id, and Meta recommends the number where it is known. Such an id stays as long
+as its person has their number (https://developer.zendesk.com/documentation/conversations/messaging-platform/programmable-conversations/whatsapp-bsuid-migration/,
+read 2026-11-27); that whoever gets the number later has another one follows from it, and was not
+tried.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from hashlib import sha256
 from typing import Final
 
 from everturn_channels.adapter import InboundHandler
+
+logger = logging.getLogger(__name__)
 
 _PHONE: Final = re.compile(r"[0-9]{5,20}")
 _USER_ID: Final = re.compile(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}")
@@ -48,7 +54,12 @@ def recipient_of(chat_id: str) -> dict[str, object]:
 
 
 class People:
-    """The people of one number: each keeps the id by which they were known first."""
+    """The people of one number: each keeps the id by which they were known first.
+
+    Operators give a number to somebody else once it was free for a while. Meta's id says so: it
+    stays as long as a person has their number, and another person has another one. They are then
+    known by that, and by nothing that the one before them was let in for.
+    """
 
     def __init__(self, handler: InboundHandler) -> None:
         self._handler = handler
@@ -67,14 +78,27 @@ class People:
                 msg = "it names neither a telephone number nor a user id"
                 raise ValueError(msg)
             return phone
-        slot = _slot(user_id)
-        whose, _, known = self._handler.cursor(slot).partition(" ")
-        if whose == user_id and known:
-            return known
-        found = phone or user_id
-        await self._handler.keep_cursor(slot, f"{user_id} {found}")
+        holder = self._kept("number", phone) if phone else user_id
+        known = self._kept("id", user_id)
+        is_theirs = holder in {"", user_id}
+        found = known or (phone if phone and is_theirs else user_id)
+        if not known:
+            await self._keep("id", user_id, found)
+            if not is_theirs:
+                extra = {"chat": found, "number": phone}
+                logger.warning("a telephone number is somebody else's now", extra=extra)
+        if phone == found and not holder:
+            await self._keep("number", phone, user_id)
         return found
 
+    def _kept(self, kind: str, name: str) -> str:
+        """Return what is kept of a name; empty = nothing, or another name has its place."""
+        whose, _, value = self._handler.cursor(_slot(kind, name)).partition(" ")
+        return value if whose == name else ""
 
-def _slot(user_id: str) -> str:
-    return f"id:{int(sha256(user_id.encode()).hexdigest(), 16) % _SLOTS}"
+    async def _keep(self, kind: str, name: str, value: str) -> None:
+        await self._handler.keep_cursor(_slot(kind, name), f"{name} {value}")
+
+
+def _slot(kind: str, name: str) -> str:
+    return f"{kind}:{int(sha256(name.encode()).hexdigest(), 16) % _SLOTS}"

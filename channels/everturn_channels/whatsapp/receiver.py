@@ -1,8 +1,9 @@
 """What Meta delivers, put into the queues of its chats.
 
 A delivery may bring several messages, of several people, in no order; it is confirmed once all of
-them are durable. What is not confirmed comes again for up to seven days. Statuses of the bot's own
-messages come the same way.
+them are durable. What is not confirmed comes again for up to seven days, in no order either: the
+messages of a chat are taken by their times, as far as they are here by then. Statuses of the bot's
+own messages come the same way.
 Source: https://developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/create-webhook-endpoint
 and .../webhooks/overview, read 2026-11-27.
 """
@@ -32,6 +33,8 @@ from everturn_channels.whatsapp.statuses import Status, Statuses
 
 logger = logging.getLogger(__name__)
 
+REORDER_S: Final = 1.0
+"So long what Meta delivers late waits for what the same person wrote before it."
 RECEIPTS_AT_ONCE: Final = 32
 "More are left out: they are signs, and hold up nobody."
 _FIELD: Final = "messages"
@@ -59,6 +62,7 @@ class Receiver:
         self._settled: RecentKeys[tuple[str, str]] = RecentKeys()
         "What comes again though it was taken: a click would be answered twice."
         self._receipts = 0
+        queues.reorder(REORDER_S)
 
     async def take(self, payload: Json, confirm: Confirm) -> None:
         """Take a delivery; `confirm` is called when all that it brings is settled."""
@@ -76,7 +80,6 @@ class Receiver:
             await confirm()
             return
         one = once_all(confirm, len(found))
-        # Meta promises no order; people wrote them in this one.
         for raw, contacts in sorted(found, key=lambda each: _seconds(each[0])):
             await self._take_message(raw, contacts, one)
 
@@ -117,6 +120,7 @@ class Receiver:
         event = PlatformEvent(
             chat=chat,
             id=key,
+            at=_seconds(raw),
             read=partial(self._delete, raw, contacts, gone) if gone else read,
             is_in_order=bool(gone),
             kind=kind or "message",
