@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from support.feeding_adapter import Fed, FeedingAdapter, feeding
 from support.inbound_events import ANN, GROUP
 from support.tables import table
@@ -15,11 +16,14 @@ from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import ApprovalDecided
-from everturn_actors.model import Approval, Inquiry
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.model import Approval, IncomingMessage, Inquiry
 from everturn_actors.ports import Verdict
+from everturn_actors.protocol.mailbox import MAILBOX_LIMIT
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.adapter import ChatRef, Person, Reaction
 from everturn_channels.delivery.deliverer import Deliverer
+from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.reactions import click_of
 from everturn_channels.settings import ChannelSettings
 
@@ -108,19 +112,29 @@ async def test_a_setting_says_what_a_reaction_is(
 
 
 async def test_a_reaction_on_a_question_answers_it_for_who_may(tmp_path: Path) -> None:
-    """As its buttons do, and for nobody else."""
+    """As its buttons do, and for nobody else; where its session is too busy it comes again."""
+    disk = MemoryDisk()
     tool = Deed("send")
     verdict = Verdict(effect="ask", reason="it sends", approvers=("7",))
     provider = ScriptedProvider(calling(("c1", "send")), "sent")
-    more = {"tools": by_name(tool), "gate": Rules({"send": verdict})}
+    more = {"tools": by_name(tool), "gate": Rules({"send": verdict}), "disk": disk}
     async with reacting(tmp_path, provider, "ignore", **more) as fed:
         await fed.say("send it", chat=GROUP, is_addressed=True)
         await fed.until_said(1)
         session = await fed.service.conversations.current(fed.key("-100"))
         await react(fed, "👍", GROUP, who=BOB)
+        disk.stalled = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            for number in range(MAILBOX_LIMIT + 1):
+                other = IncomingMessage(text=f"{number}", key=fed.key("-100"), kind="ambient")
+                tasks.start_soon(fed.service.submit, other)
+                await anyio.wait_all_tasks_blocked()
+            with pytest.raises(NotNowError):
+                await react(fed, "👍🏽", GROUP)
+            disk.stalled.set()
         await react(fed, "👍🏽", GROUP)
         await fed.until_idle("-100")
-        events = await fed.service.history(session, after=0, limit=100)
+        events = await fed.service.history(session, after=0, limit=1000)
 
     decided = [e.body for e in events if isinstance(e.body, ApprovalDecided)]
     assert [(body.decision, body.by) for body in decided] == [("allow_once", "7")]

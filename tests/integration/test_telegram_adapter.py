@@ -27,6 +27,7 @@ from everturn_channels.adapter import (
     Message,
     Outbound,
     OutgoingFile,
+    Reaction,
 )
 from everturn_channels.errors import (
     ChatMovedError,
@@ -385,14 +386,20 @@ async def test_edits_commands_and_presses_arrive_and_can_be_answered() -> None:
 
 
 async def test_pictures_are_an_album_and_documents_where_one_is_none() -> None:
-    """An album that may be there already says so, once."""
+    """An album that may be there already says so, once; a reaction on a part of it is one on it."""
     pictures = [
         OutgoingFile(data=b"png%d" % n, file_name=f"{n}.png", media_type="image/png")
         for n in range(2)
     ]
     album = out("", file=pictures[0], more_files=(pictures[1],), is_repeat=True)
-    async with open_bot() as (api, adapter, _):
+    async with open_bot() as (api, adapter, inbox):
         first = await adapter.send(album)
+        (sent_first,) = api.sent("sendMediaGroup")
+        last = sent_first.result[-1]
+        liked = {"message_id": last["message_id"], "chat": last["chat"], "date": 1}
+        thumb = [{"type": "emoji", "emoji": "👍"}]
+        api.push({"message_reaction": liked | {"old_reaction": [], "new_reaction": thumb}})
+        await inbox.until(lambda: bool(inbox.taken))
         api.fail("sendMediaGroup", 400, "Bad Request: PHOTO_INVALID_DIMENSIONS")
         second = await adapter.send(album)
         api.fail("sendMediaGroup", 400, "Bad Request: chat not found")
@@ -401,6 +408,9 @@ async def test_pictures_are_an_album_and_documents_where_one_is_none() -> None:
 
     sent = [call.result for call in api.sent("sendMediaGroup")]
     assert [str(each[0]["message_id"]) for each in sent] == [first, second]
+    (reaction,) = inbox.taken
+    assert isinstance(reaction, Reaction)
+    assert reaction.message_id == first  # which is what the log knows of it
     assert [["photo" in part for part in each] for each in sent] == [[True, True], [False, False]]
     assert [part.get("caption", "") for part in sent[0]] == ["(This may be a repeat.)", ""]
 

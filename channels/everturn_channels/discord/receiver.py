@@ -108,7 +108,8 @@ class Receiver:
         chat = str(id_of(reaction, "channel_id")) if channel is None else chat_ref_of(channel).id
         read = partial(self._react, reaction)
         event = PlatformEvent(chat=chat, read=read, kind="MESSAGE_REACTION_ADD")
-        self._queues.put_nowait(event)
+        if not self._queues.put_nowait(event):
+            log.warning("too much waits in a chat; a reaction is left out", extra={"chat": chat})
 
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """Tell of an event that cannot be read; a message is passed over in its place."""

@@ -365,8 +365,12 @@ class CommandHandler:
                 raise
             log_damaged(key, error)
 
-    async def click(self, click: ButtonClick) -> None:
-        """Answer the question that a button stands below; return when that is durable."""
+    async def click(self, click: ButtonClick, *, waits: bool = False) -> None:
+        """Answer the question that a button stands below; return when that is durable.
+
+        Whoever clicked is told where that cannot be done now. With `waits` nobody would read it,
+        and what `disposition_of` calls a matter of time is raised instead.
+        """
         notify = partial(self._notifier.respond, click.answer)
         chat, sender = click.chat, click.sender
         owner = self._owners.owner_of(sender)
@@ -374,7 +378,8 @@ class CommandHandler:
             if self._access.is_flood(click):
                 await notify("")
                 return
-            told = await self._answered(partial(self._owners.click, click, owner))
+            by_owner = partial(self._owners.click, click, owner)
+            told = await self._answered(by_owner, waits=waits)
             if told is not None:
                 await notify(told)
                 return
@@ -385,7 +390,7 @@ class CommandHandler:
             await notify("")
         else:
             answer = partial(self._answer_click, click, admission.key)
-            await notify(await self._answered(answer, admission.key))
+            await notify(await self._answered(answer, admission.key, waits=waits))
 
     async def _answer_click(self, click: ButtonClick, key: ConversationKey) -> str:
         with anyio.fail_after(COMMAND_S):
@@ -393,7 +398,11 @@ class CommandHandler:
         return await answer_click(click, key, self._context.service) if told is None else told
 
     async def _answered(
-        self, answer: Callable[[], Awaitable[Answer]], key: ConversationKey | None = None
+        self,
+        answer: Callable[[], Awaitable[Answer]],
+        key: ConversationKey | None = None,
+        *,
+        waits: bool,
     ) -> Answer | str:
         """Answer the question of a button; return what the person is told, also where it fails."""
         try:
@@ -405,6 +414,8 @@ class CommandHandler:
             logger.warning("a button has no agent", extra={**self._fields, "error": str(error)})
             return NOT_AVAILABLE
         except (MailboxFullError, ActorFailedError, TimeoutError) as error:
+            if waits:
+                raise
             logger.warning("a button failed", extra={**self._fields, "error": str(error)})
             return LATER
         except SessionQuarantinedError as error:

@@ -62,7 +62,8 @@ class ChannelInboundHandler(PlatformStatus):
             access=self._access,
             say=self._receiver.say,
         )
-        self._reactions = Reactions(channel, self._access, self._receiver, self._commands.click)
+        click = partial(self._commands.click, waits=True)
+        self._reactions = Reactions(channel, self._access, self._receiver, click)
         self._notices = QuestionNotices(channel, self._notifier)
         self._undelivered = DeliveryNotices(
             channel, self._access, notifier=self._notifier, tasks=tasks

@@ -133,8 +133,8 @@ class TelegramAdapter(Adapter):
     async def send(self, message: Outbound) -> str:
         """Send a message. See `Adapter.send`."""
         sent = await self._reach.sender().send(message)
-        self._reach.note_topic(message.chat_id, sent, message.topic)
-        return sent
+        self._reach.note_sent(message, sent)
+        return sent[0]
 
     async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """Change a message of the bot. See `Adapter.edit`."""

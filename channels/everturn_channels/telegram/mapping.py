@@ -69,6 +69,10 @@ class Reach(Protocol):
         """Return in which topic the bot sent a message; None where that is not known any more."""
         ...
 
+    def whole_of(self, chat: str, message_id: str) -> str:
+        """Return the first message of the album that a file of the bot's is in; else the same."""
+        ...
+
 
 class Note(Struct, frozen=True, kw_only=True):
     """Something for the log, and nothing for anybody else."""
@@ -183,7 +187,7 @@ class Reading(Struct, frozen=True, kw_only=True):
             sender = Person(id=str(actor.id), name=actor.title or actor.full_name)
         title = chat.title or (chat.full_name if kind == "dm" else "")
         return Reaction(
-            message_id=message_id,
+            message_id=self.reach.whole_of(str(chat.id), message_id),
             emoji=added[-1],
             chat=ChatRef(id=str(chat.id), type=kind, topic=topic or "", title=title),
             sender=sender,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from aiogram.exceptions import TelegramBadRequest
 from aiogram.methods import GetFile
 
+from everturn_channels.adapter import Outbound
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError, NotSentError
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.sender import Sender
 
-_TOPICS_KNOWN: Final = 5_000
+_SENT_KNOWN: Final = 5_000
 
 
 class LineReach:
@@ -22,8 +24,8 @@ class LineReach:
         self._where = where
         self.line: Line | None = None
         "None = the bot is not connected."
-        self._topics: OrderedDict[tuple[str, str], str] = OrderedDict()
-        "Of the newest messages that the bot sent."
+        self._sent: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
+        "Of the newest messages of the bot their topic, and the message that they are a part of."
 
     def sender(self) -> Sender:
         """Return what sends.
@@ -36,15 +38,21 @@ class LineReach:
             raise NotSentError(msg)
         return Sender(self.line)
 
-    def note_topic(self, chat: str, message_id: str, topic: str) -> None:
-        """Remember in which topic the bot sent a message; empty = in none."""
-        self._topics[chat, message_id] = topic
-        if len(self._topics) > _TOPICS_KNOWN:
-            self._topics.popitem(last=False)
+    def note_sent(self, message: Outbound, names: Sequence[str]) -> None:
+        """Remember what the bot sent, and as which messages: the first stands for all of them."""
+        for name in names:
+            self._sent[message.chat_id, name] = message.topic, names[0]
+            if len(self._sent) > _SENT_KNOWN:
+                self._sent.popitem(last=False)
 
     def topic_of(self, chat: str, message_id: str) -> str | None:
         """Return where the bot sent a message. See `mapping.Reach.topic_of`."""
-        return self._topics.get((chat, message_id))
+        known = self._sent.get((chat, message_id))
+        return None if known is None else known[0]
+
+    def whole_of(self, chat: str, message_id: str) -> str:
+        """Return of what a message is a part. See `mapping.Reach.whole_of`."""
+        return self._sent.get((chat, message_id), ("", message_id))[1]
 
     async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
         """Answer a command. See `Command.answer`."""

@@ -80,10 +80,13 @@ class Sender:
     def __init__(self, line: Line) -> None:
         self._line = line
 
-    async def send(self, message: Outbound) -> str:
-        """Send a message. See `Adapter.send`."""
+    async def send(self, message: Outbound) -> Sequence[str]:
+        """Send a message; return its id, and those of the further files of an album."""
         if message.more_files:
             return await self._send_album(message)
+        return [await self._send_one(message)]
+
+    async def _send_one(self, message: Outbound) -> str:
         if message.file is not None:
             return await self._send_file(message, message.file)
         text, entities = _payload(message.payload)
@@ -218,7 +221,7 @@ class Sender:
                     raise self._line.refused(error) from None
         return await self._refusing(self._sent(document, UPLOAD_S))
 
-    async def _send_album(self, message: Outbound) -> str:
+    async def _send_album(self, message: Outbound) -> Sequence[str]:
         """Send several files as one: pictures as such where each of them can be shown as one."""
         uploads = [
             BufferedInputFile(each.data, _file_name(each.file_name)) for each in message.files
@@ -250,23 +253,26 @@ class Sender:
                     raise self._line.refused(error) from None
         return await self._refusing(self._sent_album(request))
 
-    async def _sent_album(self, request: SendMediaGroup) -> str:
-        """Return the id of the first message; Telegram numbers each file."""
-        return await self._name_of(request, UPLOAD_S, lambda sent: sent[0])
+    async def _sent_album(self, request: SendMediaGroup) -> Sequence[str]:
+        return await self._names_of(request, UPLOAD_S, lambda sent: sent)
 
     async def _sent(self, request: TelegramMethod[Message], deadline_s: float = REQUEST_S) -> str:
-        return await self._name_of(request, deadline_s, lambda sent: sent)
+        (name,) = await self._names_of(request, deadline_s, lambda sent: [sent])
+        return name
 
-    async def _name_of(
-        self, request: TelegramMethod[T], deadline_s: float, message: Callable[[T], Message]
-    ) -> str:
+    async def _names_of(
+        self,
+        request: TelegramMethod[T],
+        deadline_s: float,
+        messages: Callable[[T], Sequence[Message]],
+    ) -> Sequence[str]:
         try:
-            sent = message(await self._line.send(request, deadline_s=deadline_s))
+            sent = messages(await self._line.send(request, deadline_s=deadline_s))
         except UnreadableAnswerError as error:
             if error.message_id:  # newer than the library: what matters was understood
-                return str(error.message_id)
+                return [str(error.message_id)]
             raise
-        return str(sent.message_id)
+        return [str(each.message_id) for each in sent]
 
     async def _refusing(self, request: Coroutine[object, object, T]) -> T:
         try:
