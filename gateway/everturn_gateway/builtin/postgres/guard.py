@@ -2,11 +2,12 @@
 
 Gateways that share a schema hold that lock together, and each a second one on its own name.
 
-A gateway that is killed leaves nothing behind: its next start has the lock at once. Where the
-server was away, the lock is taken again as soon as it is back; whoever came meanwhile keeps it, and
-this gateway stops. Where only the way there was away, the server may not have noticed: what holds
-the lock is then the connection of before, and is ended. What is written is compared in the store
-all the same (`SessionStore.append`): the lock only keeps work from being done twice.
+A gateway that is killed leaves nothing behind: its next start has the lock as soon as the server
+has noticed, for which it waits a moment. Where the server was away, the lock is taken again as soon
+as it is back; whoever came meanwhile keeps it, and this gateway stops. Where only the way there was
+away, the server may not have noticed: what holds the lock is then the connection of before, and is
+ended. What is written is compared in the store all the same (`SessionStore.append`): the lock only
+keeps work from being done twice.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ SELECT application_name, coalesce(host(client_addr), 'this machine'), backend_st
 _END: Final = f"SELECT pg_terminate_backend(pid) {_HOLDERS} AND (pid, backend_start) = ($2, $3)"
 _MINE: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END_S: Final = 5.0  # for a connection of before to end
+_ENDING_S: Final = 2.0  # of a gateway that has just ended: its server may not have noticed yet
+_AGAIN_S: Final = 0.1
 
 
 class _Lock(Struct, frozen=True):
@@ -141,6 +144,10 @@ async def open_guard(database: Database, node: str = "") -> AsyncGenerator[Guard
         WorkspaceLockedError: Another gateway has it.
     """
     lock = await database.trying(lambda _attempt: _taken(database, node))
+    until_s = anyio.current_time() + _ENDING_S
+    while isinstance(lock, str) and anyio.current_time() < until_s:
+        await anyio.sleep(_AGAIN_S)
+        lock = await database.trying(lambda _attempt: _taken(database, node))
     if isinstance(lock, str):
         holder = await database.row(_HOLDER, lock)
         message = _in_use(database, holder, node, is_twin=lock != _name(database))
