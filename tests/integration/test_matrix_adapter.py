@@ -185,10 +185,13 @@ async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
         data = await file.fetch(1_000)
         with pytest.raises(FileTooLargeError):
             await file.fetch(3)
+        world.api.is_old = True
+        from_old_server = await file.fetch(1_000)
 
     assert (content["msgtype"], content["info"]["mimetype"]) == ("m.image", "image/png")
     assert "org.matrix.msc3245.voice" not in content
     assert (data, file.file_name, file.media_type) == (PICTURE.data, "a.png", "image/png")
+    assert from_old_server == PICTURE.data
     assert (file.is_voice, file.duration_s) == (True, 2.5)
     assert (stored == [PICTURE.data]) != is_encrypted
 

@@ -92,6 +92,8 @@ class MatrixApi:
         self.done: dict[tuple[str, str], Json] = {}
         "What requests with a transaction id were answered, by device and path."
         self.media: dict[str, tuple[bytes, str]] = {}
+        self.is_old = False
+        "Whether files are where they were before 2024, and not where they are since."
         self.signing: dict[str, Json] = defaultdict(dict)
         self.changed: list[tuple[int, str]] = []
         self.requests: list[tuple[str, str, Json]] = []

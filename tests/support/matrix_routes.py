@@ -259,7 +259,22 @@ async def upload(api: MatrixApi, path: str, request: web.Request, body: Json) ->
 
 @_on("GET", "/media/download/(.+)")
 async def download(api: MatrixApi, path: str, request: web.Request, body: Json) -> web.Response:
+    if api.is_old:
+        raise MatrixError(404, "M_UNRECOGNIZED", "Unrecognized request")
     api.device(request)
+    return _file(api, path)
+
+
+@_on("GET", "/download/(.+)")
+async def download_before(
+    api: MatrixApi, path: str, request: web.Request, body: Json
+) -> web.Response:
+    if not api.is_old:
+        raise MatrixError(404, "M_NOT_FOUND", "Not found")
+    return _file(api, path)
+
+
+def _file(api: MatrixApi, path: str) -> web.Response:
     found = api.media.get(path.rsplit("/", maxsplit=1)[-1])
     if found is None:
         raise MatrixError(404, "M_NOT_FOUND", "Not found")

@@ -86,6 +86,8 @@ class WhatsAppApi:
         self.failures: deque[int] = deque()
         "Codes with which what is sent next fails after it was taken; 0 = it does not."
         self._heard: dict[str, float] = {}
+        self._under_way: set[int] = set()
+        "Deliveries whose answers are awaited: these do not come a second time beside that."
         self._numbers = count(1)
 
     # --- what people do ---
@@ -176,11 +178,15 @@ class WhatsAppApi:
 
     async def _try(self, key: int) -> None:
         value = self.pending.get(key)
-        if value is None or self.deliver is None:
+        if value is None or self.deliver is None or key in self._under_way:
             return
         body = body_of(value)
-        if await self.deliver(signed(body), body) == 200:
-            self.pending.pop(key, None)
+        self._under_way.add(key)
+        try:
+            if await self.deliver(signed(body), body) == 200:
+                self.pending.pop(key, None)
+        finally:
+            self._under_way.discard(key)
 
     async def tell_status(self, message: Json, kind: str, code: int = 0) -> None:
         """Deliver a status of a message of the bot."""

@@ -16,6 +16,7 @@ from everturn_channels.errors import ConnectionLostError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import BacklogLimits, History
+from everturn_channels.ingestion.reordering import Reordering
 from everturn_channels.ingestion.watermark import Watermark
 
 
@@ -75,7 +76,7 @@ async def test_what_is_delivered_late_is_taken_by_when_it_was_written() -> None:
         return structs.replace(ledger.event(name), at=now - seconds_ago)
 
     async with open_chat_queues(inbox, clock) as queues:
-        queues.reorder(1.0)
+        queues.reordering = Reordering(clock, 1.0)
         clock.advance(60.0)
         await queues.put(came("fresh", -60))
         await queues.until_idle()

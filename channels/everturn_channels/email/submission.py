@@ -72,7 +72,7 @@ class Submissions:
             SendError: Its kind says what is known.
         """
         async with self._slots:
-            while self._idle:
+            if self._idle:
                 # It may be over, or the server takes no more over it: a new one has the last word.
                 with suppress(NotSentError, RefusedError):
                     await self._hand_over(self._idle.pop(), to, mail)
@@ -119,21 +119,16 @@ class Submissions:
 
 @asynccontextmanager
 async def open_submissions(account: EmailAccount) -> AsyncGenerator[Submissions]:
-    """Hand mails over until the block ends; what the block raises leaves it as it is."""
+    """Hand mails over until the block ends."""
     submissions = Submissions(account)
-    failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(submissions.end_idle)
         try:
             yield submissions
-        except Exception as error:  # noqa: BLE001 - it leaves the block below, and not in a group
-            failure = error
         finally:
             with anyio.CancelScope(shield=True):
                 await submissions.close()
         tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 async def try_login(account: EmailAccount) -> None:

@@ -80,7 +80,8 @@ class ChatQueues:
         "Set while what waits is taken."
         self._changed = anyio.Event()
         self._last_taken = clock.now()
-        self._reordering: Reordering | None = None
+        self.reordering: Reordering | None = None
+        "By when they were written the events of a chat are taken; None = as they come."
 
     # --- what an adapter does ---
 
@@ -126,14 +127,6 @@ class ChatQueues:
         """Read a gap after whatever waits in its chat, and before what is put there later."""
         self._queue(gap.chat).items.append(gap)
 
-    def reorder(self, within_s: float) -> None:
-        """Take the events of each chat by when they were written, as far as they are here.
-
-        For a platform that delivers in no order. What comes late, or right after this call, waits
-        so long for what was written before it.
-        """
-        self._reordering = Reordering(self._clock.now(), within_s)
-
     def hold(self) -> None:
         """Take nothing more until `release`: it is not known yet what was missed."""
         if self.released.is_set():
@@ -176,10 +169,10 @@ class ChatQueues:
         return queue
 
     def _append(self, queue: _Queue, event: PlatformEvent) -> None:
-        if self._reordering is None:
+        if self.reordering is None:
             queue.items.append(Queued(event))
         else:
-            self._reordering.insert(queue.items, Queued(event), self._clock.now())
+            self.reordering.insert(queue.items, Queued(event))
         queue.ids.add(event.id)
         self._total += 1
         if queue.passing is None and (queue.first is not None or len(queue.items) > 1):
@@ -191,8 +184,8 @@ class ChatQueues:
         with queue.scope:
             while queue.items:
                 await self.released.wait()
-                if self._reordering is not None:
-                    await self._let_earlier_come(queue)
+                if self.reordering is not None:
+                    await self.reordering.wait(queue.items[0])
                 queue.first = item = queue.items.popleft()
                 if isinstance(item, Gap):
                     await self._fill(queue, item)
@@ -202,14 +195,6 @@ class ChatQueues:
                 queue.first = queue.stuck_since = None
             del self._queues[queue.chat]
             self._end(queue)
-
-    async def _let_earlier_come(self, queue: _Queue) -> None:
-        """Wait as long as something may come that was written before what is first."""
-        first = queue.items[0]
-        if isinstance(first, Queued) and first.ready_at is not None:
-            wait_s = (first.ready_at - self._clock.now()).total_seconds()
-            if wait_s > 0:
-                await self._clock.sleep(wait_s)
 
     async def _take(self, queue: _Queue, item: Queued) -> None:
         """Take what is first in a queue, as long as it takes, or send it back."""

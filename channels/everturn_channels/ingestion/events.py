@@ -38,7 +38,7 @@ class PlatformEvent(Struct, frozen=True, kw_only=True, eq=False):
     at: int = 0
     """When it was written, in seconds since 1970, where the platform delivers in no order.
 
-    `ChatQueues.reorder` goes by it. 0 = nobody knows: it stands where it came.
+    `ChatQueues.reordering` goes by it. 0 = nobody knows: it stands where it came.
     """
     id: Hashable = None
     "Tells it from all others: what comes again is not taken again. None = it cannot be told."

@@ -2,15 +2,16 @@
 
 What is known when a message is taken decides: one that comes later than those written after it can
 stand before them no more. So whatever was delivered late, or right after a start, when a platform
-brings again what it could not deliver, waits a moment for what was written before it. No IO.
+brings again what it could not deliver, waits a moment for what was written before it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
+from everturn_actors.ports import Clock
 from everturn_channels.ingestion.event_handler import Queued
 from everturn_channels.ingestion.events import Gap
 
@@ -21,19 +22,20 @@ START_S: Final = 5.0
 
 
 class Reordering:
-    """The order of one connection.
+    """The order of one connection, from now on.
 
     Args:
-        begun: When it began.
+        clock: The time.
         within_s: So long what comes late waits.
     """
 
-    def __init__(self, begun: datetime, within_s: float) -> None:
-        self._until, self._within = begun + timedelta(seconds=START_S), timedelta(seconds=within_s)
+    def __init__(self, clock: Clock, within_s: float) -> None:
+        self._clock, self._within = clock, timedelta(seconds=within_s)
+        self._until = clock.now() + timedelta(seconds=START_S)
 
-    def insert(self, items: deque[Queued | Gap], came: Queued, now: datetime) -> None:
+    def insert(self, items: deque[Queued | Gap], came: Queued) -> None:
         """Put what came before all that waits and was written later."""
-        at = came.event.at
+        at, now = came.event.at, self._clock.now()
         if at and (now < self._until or now.timestamp() - at > LATE_S):
             came.ready_at = now + self._within
         place = len(items)
@@ -45,6 +47,13 @@ class Reordering:
             since = behind.ready_at if isinstance(behind, Queued) else None
             came.ready_at = min(came.ready_at, since or now)
         items.insert(place, came)
+
+    async def wait(self, first: Queued | Gap) -> None:
+        """Wait as long as something may come that was written before what is first in its chat."""
+        if isinstance(first, Queued) and first.ready_at is not None:
+            wait_s = (first.ready_at - self._clock.now()).total_seconds()
+            if wait_s > 0:
+                await self._clock.sleep(wait_s)
 
 
 def _is_after(item: Queued | Gap, at: int) -> bool:

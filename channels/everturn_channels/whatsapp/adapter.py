@@ -16,6 +16,7 @@ from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.ingestion.numbered_questions import NumberedQuestions
+from everturn_channels.ingestion.reordering import Reordering
 from everturn_channels.online import Online
 from everturn_channels.whatsapp import markup
 from everturn_channels.whatsapp.account import WhatsAppAccount
@@ -36,6 +37,8 @@ CAPABILITIES: Final = Capabilities(
     files_max_bytes=FILES_MAX_BYTES,
     chunk_units=markup.CHUNK_UNITS,
 )
+REORDER_S: Final = 1.0
+"So long what Meta delivers late waits for what the same person wrote before it."
 _FIELDS: Final = (
     "id",
     "display_phone_number",
@@ -104,6 +107,7 @@ class WhatsAppAdapter(Adapter):
                 anyio.create_task_group() as tasks,
                 open_chat_queues(handler, self._clock) as queues,
             ):
+                queues.reordering = Reordering(self._clock, REORDER_S)
                 receiver = Receiver(
                     account=self._account,
                     login=login,

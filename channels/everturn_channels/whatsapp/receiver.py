@@ -33,8 +33,6 @@ from everturn_channels.whatsapp.statuses import Status, Statuses
 
 logger = logging.getLogger(__name__)
 
-REORDER_S: Final = 1.0
-"So long what Meta delivers late waits for what the same person wrote before it."
 RECEIPTS_AT_ONCE: Final = 32
 "More are left out: they are signs, and hold up nobody."
 _FIELD: Final = "messages"
@@ -62,7 +60,6 @@ class Receiver:
         self._settled: RecentKeys[tuple[str, str]] = RecentKeys()
         "What comes again though it was taken: a click would be answered twice."
         self._receipts = 0
-        queues.reorder(REORDER_S)
 
     async def take(self, payload: Json, confirm: Confirm) -> None:
         """Take a delivery; `confirm` is called when all that it brings is settled."""
