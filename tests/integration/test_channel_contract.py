@@ -186,6 +186,7 @@ class TestDiscord(ChannelContract):
     """Discord: cursors and histories."""
 
     backlog_max_messages = BACKLOG
+    keeps_reactions = False
     api: DiscordApi
 
     @pytest.fixture(autouse=True)

@@ -16,6 +16,8 @@ from support.slack_world import open_slack_world
 from support.socks_proxy import open_socks_proxy
 from support.telegram_api import TOKEN, open_telegram_api
 from support.web_server import certificates_for, open_web_server
+from support.whatsapp_api import open_whatsapp_api
+from support.whatsapp_world import make_bot
 
 from everturn.testing import RecordingHandler
 from everturn.testing._channel_inbound import serve_on
@@ -112,6 +114,16 @@ async def test_slack() -> None:
         pass
 
     assert set(proxy.hosts) == {"127.0.0.1"}
+
+
+async def test_whatsapp() -> None:
+    """What the bot asks of the Cloud API; what comes is delivered to it."""
+    async with open_whatsapp_api() as api, open_socks_proxy() as proxy:
+        base = f"{api.url.replace('127.0.0.1', 'graph.invalid')}/v25.0"
+        found = await make_bot(api, api_base=base, proxy=proxy.url()).check()
+
+    assert found
+    assert set(proxy.hosts) == {"graph.invalid"}
 
 
 async def test_matrix(tmp_path: Path) -> None:

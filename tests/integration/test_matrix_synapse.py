@@ -24,7 +24,8 @@ from support.ports import free_port
 from support.synapse import NAME, PYTHON, Synapse
 
 from everturn.testing import RecordingHandler
-from everturn_channels.adapter import Outbound
+from everturn.testing._running import in_loop
+from everturn_channels.adapter import Message, Outbound, Reaction
 from everturn_channels.errors import NotSentError
 from everturn_channels.matrix import MatrixAccount, MatrixAdapter
 from everturn_gateway.clock import SystemClock
@@ -71,6 +72,25 @@ class TestMatrixOnSynapse(MatrixContract):
         """Kill the homeserver, and start it again."""
         await self.server.kill()
         await self.server.start()
+
+    @in_loop
+    async def test_a_thread_is_a_topic_for_what_is_said_and_put_there(self) -> None:
+        """The answer stands there, too."""
+        handler = RecordingHandler()
+        async with self.serving(handler) as bot:
+            await self.write("a question", self.chat_id)
+            (asked,) = await handler.until_handled(1)
+            assert isinstance(asked, Message)
+            (payload,) = bot.render("an answer", is_plain=True)
+            answer = Outbound(chat_id=self.chat_id, topic=asked.id, payload=payload, nonce="n")
+            name = await bot.send(answer)
+            relation = {"rel_type": "m.thread", "event_id": asked.id}
+            await self.ann.write(self.chat_id, "more of it", **{"m.relates_to": relation})
+            await self.react(name, "👍")
+            await handler.until(lambda: len(handler.events) == 3)
+
+        assert [each.chat.topic for each in handler.events] == ["", asked.id, asked.id]
+        assert isinstance(handler.events[2], Reaction)
 
 
 class TestEncryptedMatrixOnSynapse(TestMatrixOnSynapse):

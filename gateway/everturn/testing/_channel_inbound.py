@@ -26,6 +26,8 @@ class PretendedPlatform:
     "Of what was written in a chat while nobody listened, the newest so many are read; 0 = all."
     keeps_messages: bool = True
     "Whether the platform still has what was written while nobody listened."
+    keeps_reactions: bool = True
+    "Whether it tells later of reactions that were put then."
 
     @asynccontextmanager
     async def open_platform(self) -> AsyncGenerator[None]:

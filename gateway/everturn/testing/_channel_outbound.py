@@ -152,16 +152,25 @@ class SendingContract(ServedPlatform):
 
     @in_loop
     async def test_a_reaction_on_what_the_bot_said_names_it(self) -> None:
-        """It answers a question, or the model is told of it."""
+        """It answers a question, or the model is told of it; later, where nobody listened."""
         self.need("react")
         handler = RecordingHandler()
-        async with self.serving(handler) as channel:
-            name = await channel.send(self.outbound(channel, "look"))
-            await self.react(name, "👍")
-            await self.write("after it", self.chat_id)
-            await handler.until(lambda: len(handler.events) > 1 and handler.texts())
+        async with self.open_platform():
+            channel = self.make_channel()
+            async with serve_on(channel, handler, self.until_ready):
+                name = await channel.send(self.outbound(channel, "look"))
+                await self.react(name, "👍")
+                await self.write("after it", self.chat_id)
+                await handler.until(lambda: len(handler.events) > 1 and handler.texts())
+                await self.until_confirmed(handler)
+            if self.keeps_reactions and self.keeps_messages:
+                await self.react(name, "🔥")
+                later = RecordingHandler(cursors=handler.cursors)
+                async with serve_on(self.make_channel(), later, self.until_ready):
+                    await later.until(lambda: _reactions(later))
+                    assert [(e.message_id, e.emoji) for e in _reactions(later)] == [(name, "🔥")]
 
-        (reaction,) = [each for each in handler.events if isinstance(each, Reaction)]
+        (reaction,) = _reactions(handler)
         assert (reaction.message_id, reaction.emoji) == (name, "👍")
         assert (reaction.chat.id, bool(reaction.sender.id)) == (self.chat_id, True)
 
@@ -233,3 +242,7 @@ class SendingContract(ServedPlatform):
                 assert list(await self.files()) == [_FILE]
 
         assert (data, file.file_name) == (_FILE, "plan.pdf")
+
+
+def _reactions(handler: RecordingHandler) -> list[Reaction]:
+    return [each for each in handler.events if isinstance(each, Reaction)]

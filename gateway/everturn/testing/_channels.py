@@ -22,7 +22,8 @@ class ChannelContract(ReceivingContract, SendingContract):
        `expel`, `revoke`, `change`, `react`, `write_file` and `files` where the double can do
        that: without them the tests that need them are skipped.
     7. Set `backlog_max_messages` to what the channel is made with, where it leaves out the rest,
-       and `keeps_messages` to False for a platform that forgets what nobody receives.
+       and `keeps_messages` to False for a platform that forgets what nobody receives, and
+       `keeps_reactions` for one that tells of no reaction later.
 
     >>> from contextlib import asynccontextmanager
     >>> class TestMyChannel(ChannelContract):
