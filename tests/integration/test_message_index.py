@@ -228,6 +228,41 @@ async def test_what_nobody_noted_is_read_from_the_logs_once(
         assert b"needle two" not in await anyio.Path(path).read_bytes()
 
 
+async def test_what_other_nodes_wrote_removed_and_erased_is_followed(tmp_path: Path) -> None:
+    """A message is found at once; of what is gone from the logs nothing stays in the files."""
+    length = 0
+
+    async def erasures() -> int:
+        return length
+
+    path = tmp_path / "search.sqlite"
+    async with (
+        MemoryWorld().open() as store,
+        open_message_index(path, store, SystemClock(), erasures=erasures) as index,
+    ):
+        await write(store, ONE, "needle pelican")
+        await write(store, TWO, "needle two", "a secret")
+        await index.keep_up()
+        # By a node whose clock is behind.
+        await write(
+            store, THREE, "needle three", at=SystemClock().now() - timedelta(days=2, minutes=5)
+        )
+        assert {each.session_id for each in await matches(index, "needle")} == {ONE, TWO, THREE}
+
+        await store.delete(ONE)
+        await index.forget_removed()
+        assert not files_with(tmp_path, b"pelican")
+        assert {each.session_id for each in await matches(index, "needle")} == {TWO, THREE}
+
+        await store.delete(TWO)
+        await write(store, TWO, "needle two", "[erased]")
+        length += 90
+        await index.keep_up()
+        assert await seqs(index, "secret") == []
+        assert not files_with(tmp_path, b"secret")
+        assert {each.session_id for each in await matches(index, "needle")} == {TWO, THREE}
+
+
 async def test_what_another_said_in_private_is_never_shown() -> None:
     """Whatever scope a model asks for; what the owner opened is text from outside."""
     async with (

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from everturn_actors.errors import JournalError
 from everturn_actors.events import Event
-from everturn_actors.ports import Clock, Observer, PassingObserver
+from everturn_actors.ports import Clock, KeyedStore, Observer, PassingObserver
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ONCE
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.plugins import OpenedStore
-from everturn_gateway.search.index import open_message_index
+from everturn_gateway.search.index import ERASURES_KEY, open_message_index
 from everturn_gateway.tools.memory.idle_conversations import IdleConversations
 
 INDEX_FILE: Final = "search.sqlite"  # in the workspace: a cache, made anew where missing
@@ -28,9 +30,18 @@ async def open_search(
         yield storage.messages
         return
     path = None if storage.is_passing else workspace / INDEX_FILE
-    opened = open_message_index(path, storage.store, clock, is_shared=storage.is_shared)
+    erasures = partial(_length, storage.keyed) if storage.is_shared else None
+    opened = open_message_index(path, storage.store, clock, erasures=erasures)
     async with opened as index:
         yield index
+
+
+async def _length(keyed: KeyedStore) -> int:
+    """Return how long the record of erasures is."""
+    (lines,) = await keyed.read([ERASURES_KEY])
+    if isinstance(lines, JournalError):
+        raise lines
+    return len(lines)
 
 
 class NotingObserver(PassingObserver):

@@ -37,14 +37,13 @@ from everturn_actors.sqlite_cache import CacheError
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.config.links import PRINCIPAL
 from everturn_gateway.retention.scrubbing import Person, Scrubbing, Traces
-from everturn_gateway.search.index import StoreMessageIndex
+from everturn_gateway.search.index import ERASURES_KEY, StoreMessageIndex
 from everturn_gateway.search.table import IndexedSession
 from everturn_gateway.tools.memory.editing import OwnNotes
 from everturn_gateway.tools.memory.people import PersonNote
 
 logger = logging.getLogger(__name__)
 
-RECORDS_KEY: Final = "erasures.jsonl"
 _PAGE: Final = 200
 _PAGE_EVENTS: Final = 500
 _TRIES: Final = 5
@@ -232,16 +231,18 @@ class Eraser(Struct, frozen=True, kw_only=True):
         """Write down that it was done, and not of whom: the digest tells who asks."""
         line = record_line(person, done, self.clock.now())
         for attempt in range(_TRIES):
-            (there,) = await self.keyed.read([RECORDS_KEY])
+            (there,) = await self.keyed.read([ERASURES_KEY])
             if isinstance(there, JournalError):
                 raise there
             try:
                 whole = len(there[: there.rfind(b"\n") + 1])
-                await self.keyed.append(RECORDS_KEY, line, expected_bytes=whole)
+                await self.keyed.append(ERASURES_KEY, line, expected_bytes=whole)
             except ConflictError:
                 if attempt == _TRIES - 1:
                     raise
             else:
+                if isinstance(self.messages, StoreMessageIndex):
+                    await self.messages.erased(whole, whole + len(line))
                 return
 
 

@@ -3,25 +3,28 @@
 What sessions append is noted as it happens and written some seconds later, in a thread. What nobody
 noted - before a start, while the index was damaged, in another process - is read from the logs,
 the session that was used last first; until that is done answers say how far it is.
+
+Where several nodes write into one database, each has an index of all of it. A search looks first
+for what the others wrote, and what was erased on one node leaves the files of all.
 """
 
 from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 from anyio import to_thread
 from msgspec import Struct, field
 
-from everturn_actors.errors import JournalError
+from everturn_actors.errors import JournalError, StoreAwayError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.ports import Clock, Place, SessionStore, SessionSummary
 from everturn_actors.ports.search import MessageMatch, MessagePage, MessageQuery, SearchRole
@@ -36,27 +39,36 @@ from everturn_gateway.search.table import (
 from everturn_gateway.search.texts import file_of, says, sender_of, texts_of
 
 T = TypeVar("T")
+Erasures: TypeAlias = Callable[[], Awaitable[int]]
+"Gives the length of the record of erasures, which grows with each of them on any node."
 
 logger = logging.getLogger(__name__)
 
+ERASURES_KEY: Final = "erasures.jsonl"  # the record of them, among durable values
 WRITE_BEHIND_S: Final = 5.0  # a search writes what waits by itself
 START_DELAY_S: Final = 2.0  # the first moments of a process are for its turns
 CATCH_UP_S: Final = 10.0  # of a search where nothing keeps the index: a command beside the gateway
 NOTED_MOST: Final = 20_000  # events that wait to be written; what is beyond is read from the log
 PAGE_EVENTS: Final = 500  # read and written at a time, some 30 ms of a thread
-SESSIONS_AT_ONCE: Final = 32
+SESSIONS_AT_ONCE: Final = 100
 LOOK_EVERY_S: Final = 30.0  # where other processes write into the same store
 SEARCHES_MOST: Final = 2  # at the same time; others wait for them
+SHARED_WAIT_S: Final = 2.0  # of a search for what other processes wrote; then it says so
+COMPARE_EVERY_S: Final = 6 * 3600.0  # with the list of sessions: others may have removed some
 _MARGIN: Final = timedelta(minutes=1)  # between what is said to be indexed and what is believed
+_SHARED_MARGIN: Final = timedelta(minutes=10)  # sessions have the times of the nodes' own clocks
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPLETE: Final = "complete_to"
 "Everything that was appended up to this instant is in the index; microseconds since 1970."
+_ERASURES: Final = "erasures"
+"The length of the record of erasures of which nothing is left in the index."
 
 
 class _News(Struct):
     """What was noted of one session, and not written yet."""
 
     session: IndexedSession
+    updated_at: datetime
     events: list[Event] = field(default_factory=list[Event])
     "Ascending, without holes; empty = more than is kept: the log has it."
     last_seq: int = 0
@@ -66,7 +78,12 @@ class StoreMessageIndex:
     """`MessageIndex` over any store, on SQLite. Opened by `open_message_index`."""
 
     def __init__(
-        self, table: MessageTable, store: SessionStore, clock: Clock, *, is_shared: bool
+        self,
+        table: MessageTable,
+        store: SessionStore,
+        clock: Clock,
+        *,
+        erasures: Erasures | None = None,
     ) -> None:
         """Begin with nothing looked at.
 
@@ -74,10 +91,13 @@ class StoreMessageIndex:
             table: Where it is kept.
             store: Whose logs it is made of.
             clock: The time.
-            is_shared: Whether other processes append to the same store.
+            erasures: Where other processes append to the same store.
         """
-        self._table, self._store, self._is_shared = table, store, is_shared
-        self._clock = clock
+        self._table, self._store, self._erasures = table, store, erasures
+        self._clock, self._margin = clock, _SHARED_MARGIN if erasures else _MARGIN
+        self._read_at: dict[str, datetime] = {}
+        "`updated_at` of sessions as they were read lately: what others write is looked for often."
+        self._walking = anyio.Lock()
         self._news: dict[str, _News] = {}
         self._noted = 0
         self._has_news = anyio.Event()
@@ -95,11 +115,12 @@ class StoreMessageIndex:
         """See `MessageIndex.note`."""
         news = self._news.get(state.session_id)
         if news is None:
-            news = self._news[state.session_id] = _News(_of_state(state))
+            news = _News(_of_state(state), state.updated_at)
+            self._news[state.session_id] = news
         elif news.session.shared_with != state.shared_with:
             news.session = _of_state(state)
         is_next = not news.last_seq or news.events
-        news.last_seq = state.last_seq
+        news.last_seq, news.updated_at = state.last_seq, state.updated_at
         if is_next and self._noted < NOTED_MOST:
             news.events += events
             self._noted += len(events)
@@ -111,11 +132,7 @@ class StoreMessageIndex:
     async def search(self, query: MessageQuery) -> MessagePage:
         """See `MessageIndex.search`."""
         try:
-            if not self._is_kept and not self._is_complete:
-                with anyio.move_on_after(CATCH_UP_S):
-                    await self._walk()
-            if query.is_newest_needed:
-                await self._write_news()
+            is_current = await self._catch_up(query)
             # Threads of its own, as a long conversation searches in each turn: anyio's limiter and
             # scopes around its threads take as long as the search.
             search = partial(self._table.search, query)
@@ -123,13 +140,33 @@ class StoreMessageIndex:
         except CacheError as error:
             self._lost(error)
             return MessagePage(matches=(), searched_to=self._clock.now())
-        searched_to = None if self._is_complete else self._searched_to or self._clock.now()
+        is_all = self._is_complete and is_current
+        searched_to = None if is_all else self._searched_to or self._clock.now()
         matches: tuple[MessageMatch, ...] = tuple(found)
         return MessagePage(matches=matches, has_more=has_more, searched_to=searched_to)
+
+    async def _catch_up(self, query: MessageQuery) -> bool:
+        """Bring the index up to what was said, as far as that is soon done; return whether it is.
+
+        While it is made for the first time, a search that is asked meanwhile does not wait for it.
+        """
+        is_current = True
+        if query.is_newest_needed:
+            await self._write_news()
+        if self._is_complete:
+            if self._erasures and query.is_newest_needed:
+                with anyio.move_on_after(SHARED_WAIT_S) as scope:
+                    await self._walk()
+                is_current = not scope.cancelled_caught
+        elif not self._is_kept:
+            with anyio.move_on_after(CATCH_UP_S):
+                await self._walk()
+        return is_current
 
     async def forget(self, session_id: str) -> None:
         """See `MessageIndex.forget`."""
         async with self._writing:
+            self._read_at.pop(session_id, None)
             news = self._news.pop(session_id, None)
             self._noted -= len(news.events) if news else 0
             try:
@@ -146,6 +183,19 @@ class StoreMessageIndex:
         except CacheError as error:  # and put away, with all that it held
             self._lost(error)
 
+    async def erased(self, before: int, after: int) -> None:
+        """Take note that the record of erasures grew by one whose words this index forgot.
+
+        Args:
+            before: Its length until then.
+            after: Its length now.
+        """
+        try:
+            if await to_thread.run_sync(self._table.mark, _ERASURES) == before:
+                await self._put((), ((_ERASURES, after),))
+        except CacheError as error:
+            self._lost(error)
+
     # --- maintenance ---
 
     async def run(self) -> None:
@@ -153,12 +203,14 @@ class StoreMessageIndex:
         self._is_kept = True
         try:
             await anyio.sleep(START_DELAY_S)
+            compare_at = 0.0
             while True:
-                await self._guarded(self._keep_up())
-                with anyio.move_on_after(LOOK_EVERY_S if self._is_shared else float("inf")):
+                await self._guarded(self.keep_up())
+                if self._erasures and self._is_complete and anyio.current_time() >= compare_at:
+                    await self._guarded(self.forget_removed())
+                    compare_at = anyio.current_time() + COMPARE_EVERY_S
+                with anyio.move_on_after(LOOK_EVERY_S if self._erasures else float("inf")):
                     await self._has_news.wait()
-                if self._is_shared:
-                    self._is_complete = False
                 await anyio.sleep(WRITE_BEHIND_S)
         finally:
             self._is_kept = False
@@ -201,10 +253,45 @@ class StoreMessageIndex:
         await self.read_session(session)
         self._is_complete = True
 
-    async def _keep_up(self) -> None:
-        if not self._is_complete:
+    async def keep_up(self) -> None:
+        """Write what is noted, and read what nobody noted."""
+        if self._erasures:
+            await self._follow_erasures(await self._erasures())
+        if not self._is_complete or self._erasures:
             await self._walk()
         await self._write_news()
+
+    async def _follow_erasures(self, length: int) -> None:
+        """Begin anew where another process erased what a person said; the logs have it no more.
+
+        Which sessions these words stood in is written nowhere, and the log of one that was written
+        anew ends where it ended.
+        """
+        if await to_thread.run_sync(self._table.mark, _ERASURES) == length:
+            return
+        async with self._walking, self._writing:
+            self._is_complete, self._searched_to = False, None
+            self._read_at.clear()
+            await to_thread.run_sync(self._table.remove)
+            await self._put((), ((_ERASURES, length),))
+
+    async def forget_removed(self) -> None:
+        """Forget sessions that other processes removed, and overwrite what they held."""
+        above, is_any = "", False
+        while True:
+            rows = await self._store.sessions(after=above, limit=PAGE_EVENTS)
+            last = rows[-1].session_id if rows else ""
+            known = await to_thread.run_sync(self._table.session_ids, last, above)
+            for session_id in known - {row.session_id for row in rows}:
+                # It may have begun since the list was read.
+                if await self._store.summary(session_id) is None:
+                    await self.forget(session_id)
+                    is_any = True
+            if not rows:
+                break
+            above = last
+        if is_any:
+            await self.purge()
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
@@ -216,27 +303,40 @@ class StoreMessageIndex:
 
     async def _walk(self) -> None:
         """Read from the logs whatever happened since the index was known to be complete."""
-        began, table = self._clock.now(), self._table
-        complete = _EPOCH + timedelta(microseconds=await to_thread.run_sync(table.mark, _COMPLETE))
-        place: Place | None = None
-        while rows := await self._store.recent(before=place, limit=SESSIONS_AT_ONCE):
-            for row in rows:
-                if row.updated_at < complete - _MARGIN:
-                    break
-                async with self._writing:
-                    await self._read_quietly(_of_row(row))
-                self._searched_to = row.updated_at
-            else:
-                place = rows[-1].updated_at, rows[-1].session_id
-                continue
-            break
-        self._is_complete = True
-        self._searched_to = None
-        await self._put((), _complete_to(began))
+        async with self._walking:
+            began, table = self._clock.now(), self._table
+            mark = await to_thread.run_sync(table.mark, _COMPLETE)
+            since = _EPOCH + timedelta(microseconds=mark) - self._margin
+            read_at: dict[str, datetime] = {}
+            place: Place | None = None
+            while rows := await self._store.recent(before=place, limit=SESSIONS_AT_ONCE):
+                for row in rows:
+                    if row.updated_at < since:
+                        break
+                    await self._read_again(row)
+                    if self._erasures and row.updated_at >= began - self._margin:
+                        read_at[row.session_id] = row.updated_at
+                    if not self._is_complete:
+                        self._searched_to = row.updated_at
+                else:
+                    place = rows[-1].updated_at, rows[-1].session_id
+                    continue
+                break
+            self._read_at = read_at
+            self._is_complete, self._searched_to = True, None
+            await self._put((), _complete_to(began))
+
+    async def _read_again(self, row: SessionSummary) -> None:
+        """Read a session from its log, unless nothing happened in it since that was done last."""
+        if self._read_at.get(row.session_id) != row.updated_at:
+            async with self._writing:
+                await self._read_quietly(_of_row(row))
 
     async def _read_quietly(self, session: IndexedSession) -> None:
         try:
             await self.read_session(session)
+        except StoreAwayError:
+            raise  # it is read when the store is back
         except JournalError as error:  # `doctor` tells of it; all others are found
             fields = {"session_id": session.session_id, "error": str(error)}
             logger.debug("a log cannot be indexed", extra=fields)
@@ -265,7 +365,11 @@ class StoreMessageIndex:
                     whole.append((each.session, each.events))
                 else:
                     await self._read_quietly(each.session)
-            await self._put(whole, _complete_to(began) if self._is_complete else ())
+            # Where others write, too, only a walk knows of all that they wrote.
+            knows_all = self._is_complete and not self._erasures
+            await self._put(whole, _complete_to(began) if knows_all else ())
+            if self._erasures:
+                self._read_at |= {key: each.updated_at for key, each in news.items()}
 
     async def _put(
         self,
@@ -299,7 +403,7 @@ class StoreMessageIndex:
 
 @asynccontextmanager
 async def open_message_index(
-    path: Path | None, store: SessionStore, clock: Clock, *, is_shared: bool = False
+    path: Path | None, store: SessionStore, clock: Clock, *, erasures: Erasures | None = None
 ) -> AsyncGenerator[StoreMessageIndex]:
     """Open the index of what a store's logs say; nothing is read or made before its first use.
 
@@ -307,9 +411,9 @@ async def open_message_index(
         path: Its file; None = in memory.
         store: Whose logs it is made of.
         clock: The time.
-        is_shared: Whether other processes append to the same store.
+        erasures: Where other processes append to the same store.
     """
-    index = StoreMessageIndex(MessageTable(path), store, clock, is_shared=is_shared)
+    index = StoreMessageIndex(MessageTable(path), store, clock, erasures=erasures)
     try:
         yield index
     finally:

@@ -136,6 +136,12 @@ class MessageTable(SqliteCache):
             found = {each: database.execute(query, (each,)).fetchone() for each in session_ids}
         return {each: int(row[0]) if row else 0 for each, row in found.items()}
 
+    def session_ids(self, first: str, above: str) -> set[str]:
+        """Return the ids of sessions from `first` on and below `above`; empty = without an end."""
+        query = "SELECT id FROM sessions WHERE id >= ? AND (id < ? OR ? = '')"
+        with self.transaction() as database:
+            return {row[0] for row in database.execute(query, (first, above, above))}
+
     def put(self, batches: Iterable[Batch], marks: Iterable[tuple[str, int]] = ()) -> None:
         """Add what came of sessions, all of it or nothing; what is there already is passed over.
 
