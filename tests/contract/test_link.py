@@ -27,6 +27,7 @@ from everturn_actors.cluster.frames import (
     Challenge,
     Delete,
     Failed,
+    Ping,
     Pushed,
     Text,
     Unfollow,
@@ -337,6 +338,41 @@ async def test_a_node_that_says_nothing_any_more_is_gone(tmp_path: Path) -> None
         await wire.close()
 
 
+async def test_a_node_that_speaks_and_reads_nothing_is_gone(tmp_path: Path) -> None:
+    """What is to be sent to it waits meanwhile, and fills no memory."""
+    sent, piece = 0, Text(number=1, turn=1, step=1, offset=0, text="x" * 1_000_000)
+
+    async def speak(stream: ByteStream) -> None:
+        async with stream:
+            while True:
+                await stream.send(pack(Ping()))
+                await anyio.sleep(QUICK.every_s)
+
+    async def say(wire: Wire) -> None:
+        nonlocal sent
+        while True:
+            await wire.send(piece)
+            sent += 1
+
+    async def listen_to(wire: Wire) -> None:
+        async for _ in wire.bodies():
+            pass
+
+    deaf = await anyio.create_unix_listener(tmp_path / "deaf.sock")
+    with anyio.fail_after(WAIT_S):
+        async with deaf, anyio.create_task_group() as tasks:
+            tasks.start_soon(deaf.serve, speak)
+            wire = Wire(await connect(Address(path=f"{tmp_path}/deaf.sock"), None), QUICK)
+            tasks.start_soon(listen_to, wire)
+            tasks.start_soon(say, wire)
+            with pytest.raises(LinkBrokenError, match="silent for"):
+                await wire.beat()
+            assert 4 <= sent <= 10
+            assert not wire.send_soon(piece)
+            tasks.cancel_scope.cancel()
+        await wire.close()
+
+
 async def test_many_who_wait_for_a_node_wait_no_longer_than_one(tmp_path: Path) -> None:
     """A machine that is gone answers nobody; it is not called once for each of them in turn."""
     calls = 0
@@ -380,7 +416,7 @@ async def test_strangers_are_refused_without_harm(tmp_path: Path) -> None:
             b"",
         ):
             stream = await connect(it.address, None)
-            await stream.send(said or b"\0")
+            stream.write(said or b"\0")
             with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                 while True:
                     assert b'"frame":"answered"' not in await stream.receive()
@@ -405,7 +441,7 @@ async def test_what_a_node_says_out_of_place_costs_its_own_stream(tmp_path: Path
         await greet(wire, Identity(name="a", secret=SECRET), "b")
         body = b'{"frame":"ask","number":7,"session_id":"s","command":{"command":"fly"}}'
         await wire.say(Unfollow(number=99))  # nobody follows: no matter
-        await wire._stream.send(len(body).to_bytes(4, "big") + body)
+        wire._stream.write(len(body).to_bytes(4, "big") + body)
         said = await wire.next()
         assert isinstance(said, Failed)
         assert "does not understand" in str(error_of(said.failure))

@@ -1,22 +1,31 @@
-"""Where nodes listen and are reached: a Unix socket, or a host and a port."""
+"""Where nodes listen and are reached, and the streams between them.
+
+A stream is a protocol of the event loop itself: a frame is sent and read where it is, without a
+task or a system call of its own to wait for it. Streams of anyio cost several times as much.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import socket
 import ssl
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self, cast
 
 import anyio
 from anyio import to_thread
-from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener
-from anyio.streams.tls import TLSListener
 from msgspec import Struct
 
 from everturn_actors.errors import InvalidInputError
 
 CONNECT_S: Final = 3.0
+OUT_MAX_BYTES: Final = 4 * 1024 * 1024
+"Of what waits to be sent to a node; who has more to say waits, or is told to."
+_READ_MAX_BYTES: Final = 256 * 1024  # that were not asked for yet; the network keeps the rest
 _BACKLOG: Final = 128
+_NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _OWNER_ALONE: Final = 0o600
 _PORTS: Final = range(65536)
 _FORM: Final = "must be host:port, [::1]:port or the path of a socket, /run/everturn/node.sock"
@@ -58,26 +67,225 @@ def read_address(text: str) -> Address:
     return Address(host=bare, port=int(port))
 
 
-async def connect(address: Address, tls: Tls | None) -> ByteStream:
+class Stream(asyncio.Protocol):
+    """A connection between two nodes; `connect` makes one, and a `Listener` the other end."""
+
+    def __init__(self, on_open: Callable[[Stream], None] | None = None) -> None:
+        """Be open when the event loop says so."""
+        self._on_open = on_open
+        self._transport: asyncio.Transport
+        self._came = bytearray()
+        self._reader: asyncio.Future[None] | None = None
+        "Where somebody waits for more."
+        self._is_paused = False
+        "Whether nothing is read before what came was asked for."
+        self.has_room = asyncio.Event()
+        "Set while less than `OUT_MAX_BYTES` wait to be sent, and where it is over."
+        self.has_room.set()
+        self._gone = asyncio.Event()
+        self._end: type[Exception] | None = None
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(OUT_MAX_BYTES)
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what came until it is asked for."""
+        self._came += data
+        if len(self._came) > _READ_MAX_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        """Nothing more comes."""
+        self._is_over(anyio.EndOfStream)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._is_over(anyio.BrokenResourceError if exc is not None else anyio.EndOfStream)
+        self._gone.set()
+
+    def pause_writing(self) -> None:
+        """Too much waits to be sent."""
+        if self._end is None:
+            self.has_room.clear()
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        self.has_room.set()
+
+    # --- for those who use it ---
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that is written arrives any more."""
+        return self._end is not None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much was written and is not with the operating system yet."""
+        return self._transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Send something, at once or as soon as that can be; nothing where it is over."""
+        if self._end is None:
+            self._transport.write(data)
+
+    async def receive(self) -> bytes:
+        """Return what came, at least a byte.
+
+        Raises:
+            anyio.EndOfStream, anyio.BrokenResourceError: Nothing more comes.
+        """
+        while not self._came:
+            if self._end is not None:
+                raise self._end
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        data = bytes(self._came)
+        self._came.clear()
+        if self._is_paused:
+            self._is_paused = False
+            if self._end is None:
+                self._transport.resume_reading()
+        return data
+
+    async def aclose(self) -> None:
+        """Send what was written, and end it; where this is cancelled, without the former."""
+        self._is_over(anyio.ClosedResourceError)
+        self._transport.close()
+        try:
+            await self._gone.wait()
+        finally:
+            self._transport.abort()
+
+    def abort(self) -> None:
+        """End it at once."""
+        self._transport.abort()
+
+    def _is_over(self, end: type[Exception]) -> None:
+        self._end = self._end or end
+        self.has_room.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+async def connect(address: Address, tls: Tls | None) -> Stream:
     """Return a stream to a node; over a socket of this machine always without TLS.
 
     Raises:
         OSError, TimeoutError: It cannot be reached.
     """
+    loop = asyncio.get_running_loop()
     with anyio.fail_after(CONNECT_S):
         if address.path:
-            return await anyio.connect_unix(address.path)
-        if tls is None:
-            return await anyio.connect_tcp(address.host, address.port)
-        return await anyio.connect_tcp(
-            address.host,
-            address.port,
-            ssl_context=tls.others,
-            tls_standard_compatible=False,
-        )
+            _, stream = await loop.create_unix_connection(Stream, address.path)
+            return stream
+        sock = await _connected(address)
+        try:
+            if tls is None:
+                _, stream = await loop.create_connection(Stream, sock=sock)
+            else:
+                _, stream = await loop.create_connection(
+                    Stream, sock=sock, ssl=tls.others, server_hostname=address.host
+                )
+        except BaseException:
+            sock.close()
+            raise
+        return stream
 
 
-def _bound(path: Path) -> socket.socket:
+async def _connected(address: Address) -> socket.socket:
+    """Return a socket that is connected to the first place of a name that answers.
+
+    Raises:
+        OSError: None does; says why the last did not.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failure: OSError = TimeoutError("no answer")
+    for family, kind, number, _, place in found:
+        sock = socket.socket(family, kind, number)
+        sock.settimeout(0)
+        try:
+            with anyio.move_on_after(CONNECT_S / (len(found) + 1)):  # one may answer nothing
+                await loop.sock_connect(sock, place)
+                return sock
+        except OSError as error:
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        sock.close()
+    raise failure
+
+
+class Listener:
+    """Takes connections of other nodes; made by `listen`, and closed where its block ends."""
+
+    def __init__(self) -> None:
+        """Take none yet."""
+        self._servers: list[asyncio.Server] = []
+        self._came = asyncio.Queue[Stream](_BACKLOG)
+
+    async def open(self, socks: Sequence[socket.socket], tls: Tls | None) -> None:
+        """Take connections to bound sockets."""
+        loop = asyncio.get_running_loop()
+        for sock in socks:
+            if sock.family == socket.AF_UNIX:
+                made = await loop.create_unix_server(self._stream, sock=sock, backlog=_BACKLOG)
+            elif tls is None:
+                made = await loop.create_server(self._stream, sock=sock, backlog=_BACKLOG)
+            else:
+                made = await loop.create_server(
+                    self._stream,
+                    sock=sock,
+                    backlog=_BACKLOG,
+                    ssl=tls.own,
+                    ssl_handshake_timeout=CONNECT_S,
+                )
+            self._servers.append(made)
+
+    async def serve(self, take: Callable[[Stream], Coroutine[Any, Any, None]]) -> None:
+        """Hand each stream to a task of its own, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                tasks.start_soon(take, await self._came.get())
+
+    def _stream(self) -> Stream:
+        return Stream(self._opened)
+
+    def _opened(self, stream: Stream) -> None:
+        try:
+            self._came.put_nowait(stream)
+        except asyncio.QueueFull:
+            stream.abort()
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Take nobody any more."""
+        for server in self._servers:
+            server.close()
+        while not self._came.empty():
+            self._came.get_nowait().abort()
+
+
+def _bound_to(path: Path) -> socket.socket:
     """Return a socket at a path; one that a process left there is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.is_socket():
@@ -94,21 +302,54 @@ def _bound(path: Path) -> socket.socket:
     return made
 
 
-async def listen(address: Address, tls: Tls | None) -> tuple[Listener[ByteStream], int]:
+def _bound(address: Address) -> list[socket.socket]:
+    """Return sockets at an address, one for each place that its name stands for."""
+    if address.path:
+        return [_bound_to(Path(address.path))]
+    found = socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, place in {(each[0], each[4]): None for each in found}:
+            try:
+                made.append(_bound_at(family, place))
+            except OSError as error:  # a name may stand for a kind of network that is not here
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error
+    except BaseException:
+        for sock in made:
+            sock.close()
+        raise
+    if missing is not None and not made:
+        raise missing
+    return made
+
+
+def _bound_at(family: int, place: tuple[object, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(place)
+        made.listen(_BACKLOG)
+        made.settimeout(0)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def listen(address: Address, tls: Tls | None) -> tuple[Listener, int]:
     """Return what others connect to, and its port; 0 where it has none.
 
     Raises:
         OSError: The address is taken, or not one of this machine.
     """
-    if address.path:
-        bound = await to_thread.run_sync(_bound, Path(address.path))
-        return await SocketListener.from_socket(bound), 0
-    listener: Listener[ByteStream] = await anyio.create_tcp_listener(
-        local_host=address.host, local_port=address.port
-    )
-    port = int(listener.extra(SocketAttribute.local_port))  # noqa: S610 - of anyio, no SQL
-    if tls is not None:
-        listener = TLSListener(
-            listener, tls.own, standard_compatible=False, handshake_timeout=CONNECT_S
-        )
-    return listener, port
+    socks = await to_thread.run_sync(_bound, address)
+    listener = Listener()
+    await listener.open(socks, tls)
+    return listener, 0 if address.path else int(socks[0].getsockname()[1])

@@ -10,10 +10,11 @@ import logging
 from typing import Final, Protocol
 
 import anyio
-from anyio.abc import ByteStream, TaskGroup
+from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from everturn_actors.cluster.addresses import Stream
 from everturn_actors.cluster.frames import (
     EVENTS_MAX_BYTES,
     Answered,
@@ -166,7 +167,7 @@ class Hub:
         self._strangers = 0
         self._known = set[Wire]()
 
-    async def take(self, stream: ByteStream) -> None:
+    async def take(self, stream: Stream) -> None:
         """Serve one stream until it ends. A boundary: nothing leaves it."""
         wire = Wire(stream, self._beat)
         why = ""
@@ -207,7 +208,6 @@ class Hub:
         del met
         stream = _Stream(wire, self)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(wire.write)
             tasks.start_soon(wire.beat)
             try:
                 async for body in wire.bodies():

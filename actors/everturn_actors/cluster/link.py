@@ -135,9 +135,11 @@ class StreamLink:
     async def ask(self, node: Node, asked: Asked, *, deadline_s: float) -> Given:
         """See `Link.ask`."""
         line = await self._line_to(node)
-        with anyio.move_on_after(deadline_s):
-            return await line.ask(asked)
-        raise OwnerAwayError(asked.session_id, node.name, f"no answer within {deadline_s:g} s")
+        try:
+            return await line.ask(asked, deadline_s)
+        except TimeoutError as error:
+            why = f"no answer within {deadline_s:g} s"
+            raise OwnerAwayError(asked.session_id, node.name, why) from error
 
     async def follow(self, node: Node, following: Following) -> None:
         """See `Link.follow`."""
@@ -229,6 +231,11 @@ class _Call(Struct, eq=False):
     done: asyncio.Future[Answered | Failed | Moved | Followed]
     following: Following | None = None
 
+    def fail(self, error: Exception) -> None:
+        """Tell who waits, where nothing was said yet."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
 
 class _Line:
     """One stream that this node opened."""
@@ -245,7 +252,7 @@ class _Line:
         """Whether nothing can be asked over it any more."""
         return self._why is not None
 
-    async def ask(self, asked: Asked) -> Given:
+    async def ask(self, asked: Asked, deadline_s: float) -> Given:
         number = next(self._numbers)
         frame: Frame
         if asked.command is None:
@@ -257,7 +264,7 @@ class _Line:
                 command=asked.command,
                 begin_with=asked.begin_with,
             )
-        said = await self._call(number, frame, None)
+        said = await self._call(number, frame, None, deadline_s)
         if isinstance(said, Moved):
             raise MovedError(asked.session_id)
         if isinstance(said, Failed):
@@ -296,25 +303,33 @@ class _Line:
             raise error_of(said.failure)
 
     async def _call(
-        self, number: int, frame: Frame, following: Following | None
+        self,
+        number: int,
+        frame: Frame,
+        following: Following | None,
+        deadline_s: float | None = None,
     ) -> Answered | Failed | Moved | Followed:
         # The stream ended while this was on its way to it; nobody would answer.
         if self._why is not None:
             raise self._why
-        call = _Call(asyncio.get_running_loop().create_future(), following)
+        loop = asyncio.get_running_loop()
+        call = _Call(loop.create_future(), following)
         self._calls[number] = call
+        # A timer costs a tenth of a scope. Where there is no room to send, the stream breaks soon.
+        timer = loop.call_later(deadline_s, call.fail, TimeoutError()) if deadline_s else None
         try:
             await self._wire.send(frame)
             return await call.done
         finally:
             self._calls.pop(number, None)
+            if timer is not None:
+                timer.cancel()
 
     async def run(self) -> None:
         """Read, write and listen until the stream ends; then let all that waits fail."""
         why = LinkBrokenError(f"the link to node {self._node.name!r} ended")
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._wire.write)
                 tasks.start_soon(self._wire.beat)
                 async for body in self._wire.bodies():
                     self._take(unpack(body))
@@ -325,8 +340,7 @@ class _Line:
         finally:
             self._why = why
             for call in self._calls.values():
-                if not call.done.done():
-                    call.done.set_exception(why)
+                call.fail(why)
             await self._wire.close()
 
     def _take(self, frame: AnyFrame) -> None:

@@ -6,6 +6,7 @@ owner changes or the link breaks; events never: whatever did not come is read fr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import weakref
 from contextlib import suppress
@@ -29,6 +30,8 @@ from everturn_actors.protocol.feed import READ_EVENTS, Feed, LiveReply
 
 logger = logging.getLogger(__name__)
 
+LEAVE_S: Final = 0.05
+"After so long the owner is told that nobody waits any more, if the session is still followed."
 LOOK_S: Final = 1.0
 "How often the log is read while nobody can be followed."
 
@@ -59,6 +62,11 @@ async def pause(ownership: Ownership, longest_s: float) -> None:
     """Wait until who owns what has changed, at most so long."""
     with anyio.move_on_after(longest_s):
         await ownership.changed()
+
+
+def _notify(following: Following) -> None:
+    if following.notify is not None:
+        following.notify()
 
 
 class Relay:
@@ -99,8 +107,11 @@ class Relay:
         now = (feed.followers > 0, feed.finals > 0)
         if now != (following.waits, following.is_final):
             following.waits, following.is_final = now
-            if following.notify is not None:
-                following.notify()
+            # Who leaves last lets the feed go in most cases, and that is said with one word.
+            if any(now):
+                _notify(following)
+            else:
+                asyncio.get_running_loop().call_later(LEAVE_S, _notify, following)
 
     def look_again(self) -> None:
         """Who owns what has changed: follow whoever has the session now."""

@@ -7,16 +7,13 @@ or nothing can be written for as long, the stream is broken, and both ends see i
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Final
 
 import anyio
-from anyio.abc import ByteStream
 from msgspec import Struct
 
+from everturn_actors.cluster.addresses import Stream
 from everturn_actors.cluster.frames import (
     FRAME_MAX_BYTES,
     GREETING_MAX_BYTES,
@@ -29,12 +26,9 @@ from everturn_actors.cluster.frames import (
 )
 from everturn_actors.errors import CoreError, LinkBrokenError
 
-OUT_MAX_BYTES: Final = 4 * 1024 * 1024
-"Of what waits to be written; who has more to say waits, or is told to."
-_READ_BYTES: Final = 64 * 1024
+_TOGETHER_BYTES: Final = 64 * 1024  # that are written in one go
 _PREFIX_BYTES: Final = 4
-BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError,
-                 ssl.SSLError)  # fmt: skip
+_BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
 class Beat(Struct, frozen=True, kw_only=True):
@@ -49,19 +43,18 @@ class Beat(Struct, frozen=True, kw_only=True):
 class Wire:
     """One stream, once both sides know each other or while they find out."""
 
-    def __init__(self, stream: ByteStream, beat: Beat) -> None:
+    def __init__(self, stream: Stream, beat: Beat) -> None:
         """Take a connected stream; `close` it."""
         self._stream, self._beat = stream, beat
         self._read = bytearray()
-        self._out: deque[bytes] = deque()
+        self._out: list[bytes] = []
+        "What is written when the event loop comes round: all of it in one go."
         self._out_bytes = 0
-        self._waiter: asyncio.Future[None] | None = None
-        "Where the writer waits for something to write."
-        self._has_room = asyncio.Event()
-        self._has_room.set()
-        now = anyio.current_time()
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
         self._heard_at, self._said_at = now, now
-        self._writes_since: float | None = None
+        self._sent_at, self._sent_bytes, self._written_bytes = now, 0, 0
+        "When it was seen that something went out, how much of what was written has, and that."
         self.is_closed = False
 
     async def next(self) -> AnyFrame:
@@ -80,10 +73,9 @@ class Wire:
         Raises:
             LinkBrokenError: The stream ended.
         """
-        try:
-            await self._stream.send(pack(frame))
-        except BROKEN as error:
-            raise LinkBrokenError from error
+        if self._stream.is_over:
+            raise LinkBrokenError
+        self._stream.write(pack(frame))
 
     async def bodies(self) -> AsyncGenerator[bytes]:
         """Yield the bodies of frames as they come, until the stream ends.
@@ -107,14 +99,14 @@ class Wire:
                     del read[: _PREFIX_BYTES + size]
                     return body
             try:
-                read += await self._stream.receive(_READ_BYTES)
-            except BROKEN as error:
+                read += await self._stream.receive()
+            except _BROKEN as error:
                 raise LinkBrokenError from error
-            self._heard_at = anyio.current_time()
+            self._heard_at = self._loop.time()
 
     def send_soon(self, frame: Frame) -> bool:
         """Queue a frame; return False, and queue nothing, where too much waits or it is over."""
-        if self.is_closed or self._out_bytes >= OUT_MAX_BYTES:
+        if self.is_closed or not self._stream.has_room.is_set():
             return False
         self._put(pack(frame))
         return True
@@ -129,39 +121,27 @@ class Wire:
         data = pack(frame)
         if len(data) > limit_bytes:
             raise FrameTooLargeError(len(data), limit_bytes)
-        while self._out_bytes >= OUT_MAX_BYTES and not self.is_closed:
-            self._has_room.clear()
-            await self._has_room.wait()
-        if self.is_closed:
+        while not self._stream.has_room.is_set():
+            await self._stream.has_room.wait()
+        if self.is_closed or self._stream.is_over:
             raise LinkBrokenError
         self._put(data)
 
     def _put(self, data: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
         self._out.append(data)
         self._out_bytes += len(data)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._out_bytes >= _TOGETHER_BYTES:
+            self._flush()
 
-    async def write(self) -> None:
-        """Write what is queued, all that waits in one go, until the stream ends.
-
-        Raises:
-            LinkBrokenError: It ended.
-        """
-        while True:
-            if not self._out:
-                self._waiter = asyncio.get_running_loop().create_future()
-                await self._waiter
-            data = b"".join(self._out)
-            self._out.clear()
-            self._writes_since = anyio.current_time()
-            try:
-                await self._stream.send(data)
-            except BROKEN as error:
-                raise LinkBrokenError from error
-            self._out_bytes -= len(data)
-            self._writes_since, self._said_at = None, anyio.current_time()
-            self._has_room.set()
+    def _flush(self) -> None:
+        """Write what waits for that."""
+        if self._out:
+            self._stream.write(b"".join(self._out))
+            self._written_bytes += self._out_bytes
+            self._out, self._out_bytes = [], 0
+            self._said_at = self._loop.time()
 
     async def beat(self) -> None:
         """Say something from time to time, and listen for the same, until the other side is gone.
@@ -171,9 +151,11 @@ class Wire:
         """
         while True:
             await anyio.sleep(self._beat.every_s)
-            now, writes_since = anyio.current_time(), self._writes_since
-            stuck_s = 0.0 if writes_since is None else now - writes_since
-            silent_s = max(now - self._heard_at, stuck_s)
+            now, unsent_bytes = self._loop.time(), self._stream.unsent_bytes
+            sent_bytes = self._written_bytes - unsent_bytes
+            if not unsent_bytes or sent_bytes > self._sent_bytes:
+                self._sent_at, self._sent_bytes = now, sent_bytes
+            silent_s = now - min(self._heard_at, self._sent_at)
             if silent_s > self._beat.silence_s:
                 msg = f"another node has been silent for {silent_s:.1f} s"
                 raise LinkBrokenError(msg)
@@ -183,13 +165,11 @@ class Wire:
     async def close(self, why: str = "") -> None:
         """End the stream; say why, where there is something to say."""
         self.is_closed = True
-        self._has_room.set()
+        self._flush()
+        if why:
+            self._stream.write(pack(Bye(why=why)))
         with anyio.CancelScope(shield=True), anyio.move_on_after(self._beat.every_s):
-            if why:
-                with suppress(*BROKEN):
-                    await self._stream.send(pack(Bye(why=why)))
-            with suppress(*BROKEN):
-                await self._stream.aclose()
+            await self._stream.aclose()
 
 
 class FrameTooLargeError(CoreError):
