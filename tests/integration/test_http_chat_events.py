@@ -57,6 +57,9 @@ async def test_the_history_shows_what_was_answered_not_what_was_written_first() 
         await say(test, "who wint?", key="k", most=1)
         assert await test.service.conversations.edit(test.key(), "k", "who went?")
         assert await told(test) == [("runs", "t1"), ("old", None), ("who went?", None)]
+        await say(test, "a slip", key="s")
+        assert await test.service.conversations.withdraw(test.key(), "s")
+        assert await told(test) == [("runs", "t1"), ("old", None), ("who went?", None)]
 
         test.provider.release()
         waits = await say(test, "who wint?", key="k")

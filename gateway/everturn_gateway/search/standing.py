@@ -7,6 +7,7 @@ what its writer did then; nobody is shown anything but what a turn would have ha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain, repeat
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -22,11 +23,12 @@ from everturn_actors.events import (
     Steered,
     TurnStarted,
 )
-from everturn_actors.state.queue import WITHDRAWN
+from everturn_actors.state.queue import AMBIENT_LIMIT, WITHDRAWN
 
-_BEYOND_EVENTS: Final = (20, 180, 200)
+_BEYOND_EVENTS: Final = (20, 180)
 """Read one after the other behind the messages, as long as it is not known of one whether a turn
 has it. Mostly the next event begins that turn; a message waits as long as a turn before it runs."""
+_PAGE_EVENTS: Final = 500  # of a longer turn, until it ends
 
 ReadAfter: TypeAlias = Callable[[int, int], Awaitable[Sequence[Event]]]
 "Gives events above a number, oldest first, at most so many."
@@ -48,13 +50,14 @@ async def as_they_stand(
         if with_ambient or not isinstance(event.body, AmbientStored):
             known.note(event)
     last = events[-1].seq if events else 0
-    for limit in _BEYOND_EVENTS:
+    for limit in chain(_BEYOND_EVENTS, repeat(_PAGE_EVENTS)):
         if not known.open:
             break
         more = await read_after(last, limit)
         for event in more:
             known.note(event, begins=False)
-        if len(more) < limit:
+        # Where events are missing, that which tells may be one of them.
+        if len(more) < limit or more[-1].seq - last > len(more):
             break
         last = more[-1].seq
     return tuple(each for event in events if (each := known.standing(event)) is not None)
@@ -65,8 +68,10 @@ class _Known(Struct):
 
     open: set[int] = field(default_factory=set[int])
     "Of which it is not known yet whether a turn has them."
-    ambient: set[int] = field(default_factory=set[int])
-    "Which of these did not speak to the agent: whatever turn begins next has them, or none has."
+    ambient: dict[int, int] = field(default_factory=dict[int, int])
+    """Which of these did not speak to the agent: whatever turn begins next has them, or none has.
+    Each with how many of them were stored by then: of the oldest no turn is told any more."""
+    stored: int = 0
     gone: set[int] = field(default_factory=set[int])
     texts: dict[int, str] = field(default_factory=dict[int, str])
 
@@ -75,9 +80,13 @@ class _Known(Struct):
         match event.body:
             case Received() if begins:
                 self.open.add(event.seq)
-            case AmbientStored(shown=True) if begins:
-                self.open.add(event.seq)
-                self.ambient.add(event.seq)
+            case AmbientStored(shown=True):
+                self.stored += 1
+                if begins:
+                    self.open.add(event.seq)
+                    self.ambient[event.seq] = self.stored
+                oldest = self.stored - AMBIENT_LIMIT
+                self.open -= {seq for seq, at in self.ambient.items() if at <= oldest}
             case Edited(received=seq, text=text):
                 self.texts[seq] = text
                 if begins:

@@ -24,6 +24,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.gaps import jumps
 from everturn_actors.service import TurnService
+from everturn_actors.state.queue import WITHDRAWN
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.http.schemas.messages import GapBody, MessageBody, MessageList, ToolCallBody
 from everturn_gateway.http.schemas.sessions import UsageBody
@@ -123,8 +124,10 @@ class _Reader(Struct):
                 self.edited[seq] = text
             case Transcribed(message=seq):
                 self._heard(seq, event.body)
-            case Discarded(received=received):
+            case Discarded(received=received, reason=reason):
                 self.turn_of.update(dict.fromkeys(received, 0))
+                if reason == WITHDRAWN:  # as in searches: it is nobody's to read
+                    self.found = [each for each in self.found if each.seq not in received]
             case StepStarted(turn=turn):
                 self.turn = turn
             case _:
