@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
@@ -41,7 +42,7 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
-from everturn_actors.state.apply import apply
+from everturn_actors.state.apply import CHANGES, apply
 from everturn_actors.state.changes.messages import SEEN_KEYS
 from everturn_actors.state.changes.reductions import NOTE_CHARACTERS
 from everturn_actors.state.changes.steps import ANNOUNCED_S
@@ -673,3 +674,8 @@ def test_a_result_knows_where_its_whole_text_is() -> None:
 
     assert state.open_turn is not None
     assert [result.path for result in state.open_turn.steps[0].results] == ["a.txt"]
+
+
+def test_every_kind_of_event_can_be_applied() -> None:
+    """The types of the kinds are looked up, so that no checker of types misses one."""
+    assert CHANGES.keys() == set(get_args(Body))

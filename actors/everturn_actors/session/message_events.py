@@ -58,10 +58,11 @@ class Taint:
         """Take the next event."""
         if event.seq <= self._last_seq or type(event.body) not in _READ:
             return  # the state knows, or it tells of none
+        # What every turn brings comes first: each case costs those behind it a look.
         match event.body:
-            case Received() | AmbientStored() | Announced() as body:
-                if body.untrusted:
-                    self._outside.add(event.seq)
+            case ModelReplied(outside=sources):
+                if sources:  # of an earlier turn, and still shown
+                    self._turns.add(self._open)
             case TurnStarted() as body:
                 self._open = body.turn
                 if not self._outside.isdisjoint((*body.received, *body.ambient)):
@@ -71,8 +72,9 @@ class Taint:
                     self._turns.add(turn)
             case CallFinished(untrusted=True):
                 self._turns.add(self._open)
-            case ModelReplied(outside=sources) if sources:  # of an earlier turn, and still shown
-                self._turns.add(self._open)
+            case Received() | AmbientStored() | Announced() as body:
+                if body.untrusted:
+                    self._outside.add(event.seq)
             case _:
                 pass
 

@@ -94,12 +94,16 @@ class TurnAnswer:
         self._taint.read(event)
         if not self._own.has(event) or type(event.body) not in _TOLD:
             return None
+        # What every turn brings comes first: each case costs those behind it a look.
         match event.body:
-            case TurnStarted(turn=number) | Steered(turn=number):
-                self.turn = number
             case ModelReplied() as body:
                 self._reply, self._usage = (event.seq, body), self._usage + body.usage
                 self._calls = {call.call_id: call for call in body.calls}
+            case TurnFinished() as body:
+                is_tainted = self._taint.has(body.turn)
+                return self._result(body, untrusted=is_tainted, refused=self._refused)
+            case TurnStarted(turn=number) | Steered(turn=number):
+                self.turn = number
             case CallsHandedOver(turn=number, call_ids=ids) if event.seq > self._seq:
                 given = tuple(self._calls[each] for each in ids)
                 end = TurnFinished(turn=number, outcome="answered")
@@ -107,9 +111,6 @@ class TurnAnswer:
                 return replace(made, handed_over=given)
             case CallFinished(is_refused=True, call_id=call_id, text=reason):
                 self._refused.append(refusal(self._calls.get(call_id), reason))
-            case TurnFinished() as body:
-                is_tainted = self._taint.has(body.turn)
-                return self._result(body, untrusted=is_tainted, refused=self._refused)
             case Discarded(reason=reason):
                 return self._cancelled(0, f"the message was dropped: {reason}", untrusted=False)
             case SessionEnded(reason=reason):

@@ -5,7 +5,8 @@ The live path and the replay after a crash both call it, so what is recovered is
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from everturn_actors.events import (
     Announced,
     ApprovalAsked,
     ApprovalDecided,
+    Body,
     Branched,
     CallFinished,
     CallsAnswered,
@@ -101,107 +103,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     # People sort what is over, too; nothing else follows an end.
     if state.status == "ended" and not isinstance(body, Labelled):
         raise impossible(event, "the session has ended")
-    # What every turn brings is looked for first: each case costs those behind it a look.
-    match body:
-        case Received():
-            return apply_received(state, event, body)
-        case TurnStarted():
-            return apply_turn_started(state, event, body)
-        case StepStarted():
-            return apply_step_started(state, event, body)
-        case ModelReplied():
-            return apply_model_replied(state, event, body)
-        case TurnFinished():
-            return apply_turn_finished(state, event, body)
-        case CallStarted():
-            return apply_call_started(state, event, body)
-        case CallFinished():
-            return apply_call_finished(state, event, body)
-        case AmbientStored():
-            return apply_ambient_stored(state, event, body)
-        case Announced():
-            return apply_announced(state, event, body)
-        case Edited():
-            return apply_edited(state, event, body)
-        case Discarded():
-            return apply_discarded(state, event, body)
-        case ReplyBroken():
-            return apply_reply_broken(state, event, body)
-        case ModelCallFailed():
-            return apply_model_call_failed(state, event, body)
-        case Steered():
-            return apply_steered(state, event, body)
-        case ApprovalAsked():
-            return apply_approval_asked(state, event, body)
-        case ApprovalDecided():
-            return apply_approval_decided(state, event, body)
-        case CallsHandedOver():
-            return apply_calls_handed_over(state, event, body)
-        case CallsAnswered():
-            return apply_calls_answered(state, event, body)
-        case PreviewSent():
-            return apply_preview_sent(state, event, body)
-        case DeliveryPlanned() | ChunkMarked():
-            return apply_delivered(state, event, body)
-        case ContextReduced():
-            return apply_context_reduced(state, event, body)
-        case Summarised():
-            return apply_summarised(state, event, body)
-        # That `rest` is all that is left is checked by its type.
-        case rest:
-            return _apply_to_whole(state, event, rest)
-
-
-def _apply_to_whole(
-    state: SessionState,
-    event: Event,
-    body: SessionStarted
-    | Branched
-    | SessionShared
-    | Labelled
-    | ModelChosen
-    | StatusChanged
-    | SessionEnded
-    | NotesShown
-    | OlderQuoted
-    | Pinned
-    | Unpinned
-    | PromptCounted
-    | Transcribed
-    | Spoken,
-) -> SessionState:
-    """Apply what happens to the session as a whole, beside its messages and turns."""
-    match body:
-        case NotesShown():
-            return apply_notes_shown(state, event, body)
-        case OlderQuoted():
-            return apply_older_quoted(state, event, body)
-        case Pinned():
-            return apply_pinned(state, event, body)
-        case Unpinned():
-            return apply_unpinned(state, event, body)
-        case PromptCounted():
-            return apply_prompt_counted(state, event, body)
-        case Transcribed():
-            return apply_transcribed(state, event, body)
-        case Spoken():
-            return apply_spoken(state, event, body)
-        case SessionStarted():
-            raise impossible(event, "the session has begun already")
-        case Branched():
-            return _branched(state, event, body)
-        case SessionShared():
-            return _shared(state, event, body)
-        case Labelled():
-            return _labelled(state, event, body)
-        case ModelChosen(model=model):
-            return advance(state, event, model=model)
-        case StatusChanged():
-            return _status_changed(state, event, body)
-        case SessionEnded():
-            return _ended(state, event, body)
-        case _:
-            assert_never(body)
+    return CHANGES[type(body)](state, event, body)
 
 
 def _begun(event: Event) -> SessionState:
@@ -222,6 +124,15 @@ def _begun(event: Event) -> SessionState:
         branch_of=body.branch_of,
         is_branching=bool(body.branch_of),
     )
+
+
+def _begun_again(state: SessionState, event: Event, body: SessionStarted) -> SessionState:
+    del state, body
+    raise impossible(event, "the session has begun already")
+
+
+def _model_chosen(state: SessionState, event: Event, body: ModelChosen) -> SessionState:
+    return advance(state, event, model=body.model)
 
 
 def _branched(state: SessionState, event: Event, body: Branched) -> SessionState:
@@ -262,3 +173,46 @@ def _ended(state: SessionState, event: Event, body: SessionEnded) -> SessionStat
     return with_checkpoint(
         advance(state, event, status="ended", ended_reason=body.reason, **nothing)
     )
+
+
+# Looked up by type: `match` asks one class after the other, and a replay does that for each event.
+CHANGES: Final[Mapping[type[Body], Callable[[SessionState, Event, Any], SessionState]]] = {
+    Received: apply_received,
+    TurnStarted: apply_turn_started,
+    StepStarted: apply_step_started,
+    ModelReplied: apply_model_replied,
+    TurnFinished: apply_turn_finished,
+    CallStarted: apply_call_started,
+    CallFinished: apply_call_finished,
+    AmbientStored: apply_ambient_stored,
+    Announced: apply_announced,
+    Edited: apply_edited,
+    Discarded: apply_discarded,
+    ReplyBroken: apply_reply_broken,
+    ModelCallFailed: apply_model_call_failed,
+    Steered: apply_steered,
+    ApprovalAsked: apply_approval_asked,
+    ApprovalDecided: apply_approval_decided,
+    CallsHandedOver: apply_calls_handed_over,
+    CallsAnswered: apply_calls_answered,
+    PreviewSent: apply_preview_sent,
+    ContextReduced: apply_context_reduced,
+    Summarised: apply_summarised,
+    NotesShown: apply_notes_shown,
+    OlderQuoted: apply_older_quoted,
+    Pinned: apply_pinned,
+    Unpinned: apply_unpinned,
+    PromptCounted: apply_prompt_counted,
+    Transcribed: apply_transcribed,
+    Spoken: apply_spoken,
+    DeliveryPlanned: apply_delivered,
+    ChunkMarked: apply_delivered,
+    SessionStarted: _begun_again,
+    Branched: _branched,
+    SessionShared: _shared,
+    Labelled: _labelled,
+    ModelChosen: _model_chosen,
+    StatusChanged: _status_changed,
+    SessionEnded: _ended,
+}
+"What each kind of event does to a session that has begun."

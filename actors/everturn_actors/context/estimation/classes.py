@@ -171,10 +171,10 @@ def message_counts(messages: Iterable[AnyMessage]) -> Counts:
                 for call in message.calls:
                     calls += 1
                     parts += (call.name, call.arguments)
+            case UserMessage():
+                parts += _told(message.attachments)
             case ToolResult():
                 parts.append(message.name)
-                parts += _told(message.attachments)
-            case UserMessage():
                 parts += _told(message.attachments)
             case _:
                 pass

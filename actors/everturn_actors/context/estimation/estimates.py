@@ -157,13 +157,13 @@ def _count(message: AnyMessage) -> int:
     match message:
         case UserMessage(text=text, attachments=attached):
             return _MESSAGE_UNITS + text_units(text) + sum(map(_count_attachment, attached))
-        case Notice(text=text):
-            return _MESSAGE_UNITS + text_units(text)
+        case Reply(text=text, calls=calls):
+            return _MESSAGE_UNITS + text_units(text) + sum(map(_count_call, calls))
         case ToolResult(text=text, name=name, attachments=attached):
             told = sum(map(_count_attachment, attached))
             return _MESSAGE_UNITS + text_units(name) + text_units(text) + told
-        case Reply(text=text, calls=calls):
-            return _MESSAGE_UNITS + text_units(text) + sum(map(_count_call, calls))
+        case Notice(text=text):
+            return _MESSAGE_UNITS + text_units(text)
         case _:
             assert_never(message)
 
