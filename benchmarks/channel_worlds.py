@@ -326,7 +326,9 @@ async def open_whatsapp(chats: int) -> AsyncGenerator[World]:
 
 @asynccontextmanager
 async def _delivering(api: WhatsAppApi, url: str) -> AsyncGenerator[None]:
-    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+    # Meta waits for no other delivery before it begins one.
+    limits = httpx2.Limits(max_connections=None)
+    async with httpx2.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
 
         async def deliver(headers: Mapping[str, str], body: bytes) -> int:
             path = "/channels/whatsapp/webhook"

@@ -67,7 +67,7 @@ class Fetcher:
 
     def note(self, envelope: Envelope) -> None:
         """Keep a mail that came whole until it is read; of too many the newest."""
-        if envelope.whole:
+        if envelope.whole and envelope.uid not in self._ahead:
             self._ahead[envelope.uid] = envelope.whole
             self._ahead_bytes += len(envelope.whole)
         while self._ahead_bytes > AHEAD_BYTES:
