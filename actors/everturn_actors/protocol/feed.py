@@ -40,7 +40,8 @@ __all__ = [
     "Update",
 ]
 
-_ENDS_OF_CALLS = (ModelReplied, ReplyBroken, ModelCallFailed, TurnFinished)
+# Looked up by type: `isinstance` asks each class in turn, and most events are of none of them.
+_ENDS_OF_CALLS = frozenset((ModelReplied, ReplyBroken, ModelCallFailed, TurnFinished))
 RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from the log
 READ_EVENTS = 500  # read from the log at a time
 
@@ -93,7 +94,7 @@ class Feed:
             recent.clear()  # what is missing between is read from the log
         recent.extend(events)
         for event in events:
-            if isinstance(event.body, _ENDS_OF_CALLS):
+            if type(event.body) in _ENDS_OF_CALLS:
                 self.live = None
         self.nudge()
 
