@@ -80,7 +80,10 @@ def test_a_reply_can_be_sent_whatever_is_in_it(markdown: str, subject: str) -> N
     for payload in markup.render(markdown):
         context = Context(
             message_id="<n.0@everturn.test>",
-            thread=Thread(subject=subject, references=("<" + "x" * 190 + "@example.org>",) * 3),
+            thread=Thread(
+                subject=subject,
+                references=("<\xe9@example.org>", *("<" + "x" * 190 + "@example.org>",) * 3),
+            ),
             quote=None,
             now=SystemClock().now(),
         )

@@ -94,8 +94,12 @@ def _fields(
     parent = parent_of(context.thread, message.reply_to)
     if parent:
         chain = context.thread.references if context.thread is not None else ()
-        yield "In-Reply-To", parent
-        yield "References", "\r\n ".join(dict.fromkeys((*chain, parent)))
+        # A foreign id that is not ASCII is none, and a server may take no mail that names it.
+        named = [each for each in dict.fromkeys((*chain, parent)) if each.isascii()]
+        if parent in named:
+            yield "In-Reply-To", parent
+        if named:
+            yield "References", "\r\n ".join(named)
     # Who was believed without it does not learn the address to which all are.
     names_secret = context.thread is not None and context.thread.names_secret
     if account.secret_address and (names_secret or not account.authserv_id):
