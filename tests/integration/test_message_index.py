@@ -31,11 +31,12 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import SessionStore, ToolContext, ToolOutput
 from everturn_actors.ports.search import MessageMatch, MessageQuery, SearchPlace
+from everturn_actors.sqlite_cache import CacheError
 from everturn_actors.state.recovery import recover
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.links import Links
 from everturn_gateway.search.index import StoreMessageIndex, open_message_index
-from everturn_gateway.search.table import IndexedSession
+from everturn_gateway.search.table import IndexedSession, MessageTable
 from everturn_gateway.search.words import words_of
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall import RecallContext
@@ -228,7 +229,9 @@ async def test_what_nobody_noted_is_read_from_the_logs_once(
         assert b"needle two" not in await anyio.Path(path).read_bytes()
 
 
-async def test_what_other_nodes_wrote_removed_and_erased_is_followed(tmp_path: Path) -> None:
+async def test_what_other_nodes_wrote_removed_and_erased_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A message is found at once; of what is gone from the logs nothing stays in the files."""
     length = 0
 
@@ -261,6 +264,18 @@ async def test_what_other_nodes_wrote_removed_and_erased_is_followed(tmp_path: P
         assert await seqs(index, "secret") == []
         assert not files_with(tmp_path, b"secret")
         assert {each.session_id for each in await matches(index, "needle")} == {TWO, THREE}
+
+        await write(store, FOUR, "needle four", at=SystemClock().now() - timedelta(days=2))
+        assert len(await matches(index, "needle")) == 3
+
+        def damaged(table: MessageTable, query: MessageQuery) -> None:
+            table.remove()
+            raise CacheError(query.text)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MessageTable, "search", damaged)
+            assert (await index.search(MessageQuery(text="needle"))).searched_to is not None
+        assert len(await matches(index, "needle")) == 3, "what was read just before as well"
 
 
 async def test_what_another_said_in_private_is_never_shown() -> None:

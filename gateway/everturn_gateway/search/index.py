@@ -98,6 +98,8 @@ class StoreMessageIndex:
         self._read_at: dict[str, datetime] = {}
         "`updated_at` of sessions as they were read lately: what others write is looked for often."
         self._walking = anyio.Lock()
+        self._losses = 0
+        "How often the file was made anew: what a walk has read before that is there no more."
         self._news: dict[str, _News] = {}
         self._noted = 0
         self._has_news = anyio.Event()
@@ -304,7 +306,7 @@ class StoreMessageIndex:
     async def _walk(self) -> None:
         """Read from the logs whatever happened since the index was known to be complete."""
         async with self._walking:
-            began, table = self._clock.now(), self._table
+            began, table, losses = self._clock.now(), self._table, self._losses
             mark = await to_thread.run_sync(table.mark, _COMPLETE)
             since = _EPOCH + timedelta(microseconds=mark) - self._margin
             read_at: dict[str, datetime] = {}
@@ -322,9 +324,10 @@ class StoreMessageIndex:
                     place = rows[-1].updated_at, rows[-1].session_id
                     continue
                 break
-            self._read_at = read_at
-            self._is_complete, self._searched_to = True, None
-            await self._put((), _complete_to(began))
+            if losses == self._losses:
+                self._read_at = read_at
+                self._is_complete, self._searched_to = True, None
+                await self._put((), _complete_to(began))
 
     async def _read_again(self, row: SessionSummary) -> None:
         """Read a session from its log, unless nothing happened in it since that was done last."""
@@ -393,6 +396,8 @@ class StoreMessageIndex:
     def _lost(self, error: CacheError) -> None:
         """Begin anew: the next look makes the index from the logs."""
         self._is_complete, self._searched_to = False, None
+        self._losses += 1
+        self._read_at.clear()
         self._has_news.set()
         logger.warning(
             "the index of what was said cannot be used and is made anew from the logs; until then"
