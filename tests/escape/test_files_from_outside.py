@@ -161,6 +161,7 @@ ONLINE = tuple(
     _escape(name, steps, calls, tools=ONLINE_PROCESSES) for name, steps, calls in ONLINE_WAYS
 )
 ESCAPES = (*OF_FILES, *ONLINE)
+FEW = 6
 STEP = 1 if LONG_RUN else SHOWN_EVERY
 LIVE = (OF_FILES[0], *ONLINE[::STEP])
 CONTROLS = tuple(
@@ -177,10 +178,14 @@ CLEAN_AGAIN: tuple[tuple[str, tuple[Step, ...], tuple[Call, ...]], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("escape", ESCAPES, ids=[each.name for each in ESCAPES])
-async def test_text_from_outside_stays_marked_in_files(escape: Escape, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "part", parts([replace(each, reason="may be behind this call") for each in ESCAPES], FEW)
+)
+async def test_text_from_outside_stays_marked_in_files(
+    part: Sequence[Escape], tmp_path: Path
+) -> None:
     """A page that was written down speaks to whoever reads the file, in a session of its own."""
-    await check(tmp_path, replace(escape, reason="may be behind this call"))
+    await play_each(part, tmp_path, check)
 
 
 @pytest.mark.parametrize("part", parts(LIVE))
@@ -193,20 +198,21 @@ async def test_a_person_can_let_it_run(part: Sequence[Escape], tmp_path: Path) -
     await play_each(part, tmp_path, check_live)
 
 
-@pytest.mark.parametrize("escape", CONTROLS, ids=[each.name for each in CONTROLS])
-async def test_a_file_of_the_owner_is_no_text_from_outside(escape: Escape, tmp_path: Path) -> None:
-    """An agent that has to ask about its owner's own files is of no use."""
-    async with played(tmp_path, escape) as world:
-        assert [each.reason for each in world.asked] == []
-        assert world.has_run
-
-
-@pytest.mark.parametrize(("name", "steps", "calls"), CLEAN_AGAIN, ids=[each[0] for each in CLEAN_AGAIN])  # fmt: skip
-async def test_a_mark_ends_with_its_text(
-    name: str, steps: tuple[Step, ...], calls: tuple[Call, ...], tmp_path: Path
+@pytest.mark.parametrize("part", parts(CONTROLS, FEW))
+async def test_a_file_of_the_owner_is_no_text_from_outside(
+    part: Sequence[Escape], tmp_path: Path
 ) -> None:
+    """An agent that has to ask about its owner's own files is of no use."""
+    await play_each(part, tmp_path, _check_unasked)
+
+
+async def test_a_mark_ends_with_its_text(tmp_path: Path) -> None:
     """A mark that spreads to files without such text makes every conversation ask."""
-    escape = _escape(name, (*MARKED, *steps), calls)
-    async with played(tmp_path, escape) as world:
+    escapes = [_escape(name, (*MARKED, *steps), calls) for name, steps, calls in CLEAN_AGAIN]
+    await play_each(escapes, tmp_path, _check_unasked)
+
+
+async def _check_unasked(folder: Path, escape: Escape) -> None:
+    async with played(folder, escape) as world:
         assert [each.reason for each in world.asked] == []
         assert world.has_run

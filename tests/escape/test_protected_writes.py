@@ -91,13 +91,19 @@ ESCAPES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_a_file_that_others_run_is_not_written_unasked(path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "part", parts([Escape(name=p, steps=(say(write(p, BODY)),), asks=1) for p in PATHS])
+)
+async def test_a_file_that_others_run_is_not_written_unasked(
+    part: Sequence[Escape], tmp_path: Path
+) -> None:
     """One such file, and the owner's next command is the stranger's."""
-    escape = Escape(name=path, steps=(say(write(path, BODY)),), asks=1)
-    await check(tmp_path, escape)
 
-    assert not await to_thread.run_sync(_is_written, tmp_path)
+    async def check_and_look(folder: Path, escape: Escape) -> None:
+        await check(folder, escape)
+        assert not await to_thread.run_sync(_is_written, folder)
+
+    await play_each(part, tmp_path, check_and_look)
 
 
 @pytest.mark.parametrize("part", parts(ESCAPES))

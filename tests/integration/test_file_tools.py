@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -111,14 +112,18 @@ async def test_a_file_is_written_read_changed_and_found(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("tool", ["read_file", "write_file", "edit_file", "list_files"])
-@pytest.mark.parametrize("path", ["../secret", "TMP/secret", "out/secret", "src/../../secret"])
-async def test_no_tool_leaves_the_workspace(
-    tmp_path: Path, files: Path, tool: str, path: str
-) -> None:
+_OUTSIDE = ("../secret", "TMP/secret", "out/secret", "src/../../secret")
+
+
+@table(
+    ("tool", "path"),
+    product(("read_file", "write_file", "edit_file", "list_files"), _OUTSIDE),
+)
+async def test_no_tool_leaves_the_workspace(tmp_path: Path, tool: str, path: str) -> None:
     """Whichever tool is used, and however the path is written."""
     (tmp_path / "secret").write_text("not for agents")
-    (files / "out").symlink_to(tmp_path)
+    (tmp_path / "files" / "src").mkdir(parents=True)
+    (tmp_path / "files" / "out").symlink_to(tmp_path)
     more = {
         "write_file": {"content": "x"},
         "edit_file": {"old_text": "not", "new_text": "x"},

@@ -239,7 +239,7 @@ async def test_a_topic_that_differs_in_case_alone_is_the_same(
     assert len([*world.iterdir()]) == 1  # noqa: ASYNC240 - a test's own look
 
 
-@pytest.mark.parametrize(
+@table(
     "topic", ["../people", "a/b", "", " ", ".", "..", "a\0b", "x" * 65, "people.md", "a\\b", "*"]
 )
 async def test_a_topic_is_a_plain_name(tmp_path: Path, clock: ManualClock, topic: str) -> None:

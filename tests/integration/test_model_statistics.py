@@ -13,6 +13,7 @@ import anyio
 import pytest
 from support.patience import WAIT_S
 from support.stores import FullDisk
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
@@ -217,7 +218,7 @@ def entry(**changes: object) -> bytes:
     return json.dumps({"version": 1, "models": {"openai/gpt-5": fields | changes}}).encode()
 
 
-@pytest.mark.parametrize(
+@table(
     "damaged",
     [
         b"",
@@ -240,6 +241,7 @@ async def test_a_damaged_file_is_put_aside(
     tmp_path: Path, damaged: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It holds only what can be learnt again: no reason not to start, nor to throw it away."""
+    caplog.clear()
     path = tmp_path / "models.json"
     path.write_bytes(damaged)
     (tmp_path / "models.json.damaged").write_bytes(b"from last week")

@@ -16,6 +16,7 @@ import pytest
 from anyio import to_thread
 from support.patience import WAIT_S
 from support.processes import KEY, Gate, ProcessWorld, end_all, is_running, open_desk, until_gone
+from support.tables import table
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall
@@ -494,7 +495,7 @@ async def test_a_command_gets_nothing_of_the_gateways_environment(
         assert b"environ" not in kept
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "said"),
     [
         ({"action": "spawn"}, "command: spawn needs one"),

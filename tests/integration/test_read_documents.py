@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 from support.documents import docx, locked_pdf, pdf, xlsx
+from support.tables import table
 from support.tool_configs import config_of
 from support.tool_environments import call_tool, tool_environment
 
@@ -80,7 +81,7 @@ async def test_office_files_are_text(
     assert text in await read(tmp_path, name)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "data", "more", "why"),
     [
         ("locked.pdf", locked_pdf(), {}, "locked with a password"),
@@ -94,9 +95,11 @@ async def test_office_files_are_text(
     ],
 )
 async def test_what_cannot_be_read_tells_the_model_why(
-    tmp_path: Path, files: Path, name: str, data: bytes, more: dict[str, str], why: str
+    tmp_path: Path, name: str, data: bytes, more: dict[str, str], why: str
 ) -> None:
     """It can ask for another file, or tell its person what is wrong."""
+    files = tmp_path / "files"
+    files.mkdir()
     (files / name).write_bytes(data)
 
     with pytest.raises(ToolFailedError, match=why):

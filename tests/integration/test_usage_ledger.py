@@ -215,11 +215,12 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize("damaged", DAMAGED)
+@table("damaged", DAMAGED)
 async def test_a_damaged_file_is_put_aside(
     tmp_path: Path, damaged: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No reason not to start, nor to throw away what somebody may still read."""
+    caplog.clear()
     path = tmp_path / "2026-01.json"
     path.write_bytes(damaged)
     with pytest.raises(DamagedValueError, match=r"2026-01\.json is damaged"):

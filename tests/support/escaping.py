@@ -598,9 +598,14 @@ def live(escapes: Iterable[Escape]) -> tuple[Escape, ...]:
     return found if LONG_RUN else found[::SHOWN_EVERY]
 
 
-def parts(escapes: Sequence[Escape]) -> list[Sequence[Escape]]:
-    """Return sequences in parts, each of which is one test: most take a twentieth of a second."""
-    return [escapes[start : start + PART] for start in range(0, len(escapes), PART)]
+def parts(escapes: Sequence[Escape], size: int = PART) -> list[Sequence[Escape]]:
+    """Return sequences in parts, each of which is one test: most take a twentieth of a second.
+
+    Args:
+        escapes: All of them.
+        size: How many a part has: few of those that start sessions and shells, of seconds.
+    """
+    return [escapes[start : start + size] for start in range(0, len(escapes), size)]
 
 
 async def play_each(

@@ -47,7 +47,7 @@ def test_a_tool_without_a_description_takes_it_from_its_manual(home: Path) -> No
     assert declared(home, name="x", command="echo").description == "CLI tool: x"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "command", "readme", "why"),
     [
         ("a b", "echo", None, "'a b' is no name for a tool"),
@@ -70,7 +70,9 @@ def test_what_cannot_work_is_refused_when_the_agent_is_loaded(
     home: Path, name: str, command: str, readme: str | None, why: str
 ) -> None:
     """Its owner reads it at once, not its users in the middle of a talk."""
-    (home / "tools" / "link.sh").symlink_to(home.parent / "outside.sh")
+    link = home / "tools" / "link.sh"
+    link.unlink(missing_ok=True)
+    link.symlink_to(home.parent / "outside.sh")
     with pytest.raises(CliToolError, match=why):
         declared(home, name=name, command=command, readme=readme)
 
@@ -84,7 +86,7 @@ def test_an_owner_may_name_a_program_anywhere(home: Path) -> None:
     assert declared(home, name="x", command="echo", readme=f"{home.parent}/outside.md").readme
 
 
-@pytest.mark.parametrize(
+@table(
     "command",
     [
         "LEVEL=1 echo",
@@ -107,7 +109,7 @@ def test_a_command_may_use_the_shell_where_arguments_stay_arguments(
     assert (program.script, program.command) == (command, ())
 
 
-@pytest.mark.parametrize(
+@table(
     "command",
     [
         "echo a;",

@@ -16,6 +16,7 @@ import anyio.from_thread
 import psutil
 import pytest
 from support.callers import largest_file
+from support.tables import table
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import TEMPORARY, Confined
@@ -86,7 +87,7 @@ def test_an_absolute_path_is_compared_after_links_above_the_folder(
     assert read(tmp_path / "link", f"{root}/a.txt") == "a"
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         "../secret",
@@ -202,7 +203,7 @@ def test_a_socket_and_a_device_are_refused(root: Path, monkeypatch: pytest.Monke
         read(Path("/dev"), "null")
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "why"),
     [
         ("a\0b", "no path"),

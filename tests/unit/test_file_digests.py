@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.tools.policy.files.file_digests import MAX_DIGESTS, digests
 
@@ -25,6 +26,11 @@ def write(file: Path, text: str) -> None:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """Return a workspace with some files."""
+    return workspace_in(tmp_path)
+
+
+def workspace_in(tmp_path: Path) -> Path:
+    """Make a workspace with some files."""
     folder = tmp_path / "files"
     write(folder / "report.sh", "echo one\n")
     write(folder / "sub" / "inner.py", "print(1)\n")
@@ -46,7 +52,7 @@ def test_only_what_is_there_or_is_meant_as_a_file_is_named(workspace: Path) -> N
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "change"),
     [
         pytest.param("report.sh", lambda w: write(w / "report.sh", "echo two\n"), id="content"),
@@ -102,9 +108,10 @@ def test_only_what_is_there_or_is_meant_as_a_file_is_named(workspace: Path) -> N
     ],
 )
 def test_a_change_of_what_is_named_is_seen(
-    workspace: Path, name: str, change: Callable[[Path], object]
+    tmp_path: Path, name: str, change: Callable[[Path], object]
 ) -> None:
     """Whoever allowed a script allowed what was in it."""
+    workspace = workspace_in(tmp_path)
     before = digests(workspace, [name])
     assert digests(workspace, [name]) == before
 

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from support.inbound_events import ANN
 from support.stores import FullDisk
+from support.tables import table
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.ports import KeyedStore
@@ -225,7 +226,7 @@ async def test_nothing_is_there_before_anybody_asked(store: MemoryKeyedStore) ->
     assert await store.list("pairing/") == ()
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "{",
@@ -242,9 +243,11 @@ async def test_nothing_is_there_before_anybody_asked(store: MemoryKeyedStore) ->
     ],
 )
 async def test_a_damaged_list_is_named_and_left_as_it_is(
-    store: MemoryKeyedStore, caplog: pytest.LogCaptureFixture, text: str
+    caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     """The owner has to set it right; until then nobody is let in because of it, or thrown out."""
+    caplog.clear()
+    store = MemoryKeyedStore()
     code = await _ask(store)
     await store.put("pairing/approved.json", text.encode("latin-1"))
     gateway = at(store)

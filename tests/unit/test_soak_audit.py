@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tables import table
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 soak_audit = importlib.import_module("soak_audit")
@@ -91,6 +92,11 @@ def marked(chunk: int, mark: str, **fields: object) -> Event:
 
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
+    """Return a case where all is well."""
+    return well(tmp_path)
+
+
+def well(tmp_path: Path) -> Case:
     """Return a talk on Telegram, with a reply in two parts and a repeat, one by HTTP, a job."""
     made = Case(tmp_path, soak_ledger.Ledger(random.Random(1)), {})  # noqa: S311 - no secret
     tool, told = "mk000000z", "mk000001z"
@@ -283,7 +289,7 @@ def test_what_a_kill_left_behind_is_counted_and_no_double(case: Case) -> None:
     assert case.findings() == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "found"),
     [
         (_lose_the_message, "lost: no log has it"),
@@ -314,9 +320,10 @@ def test_what_a_kill_left_behind_is_counted_and_no_double(case: Case) -> None:
     ],
 )
 def test_whatever_is_lost_or_doubled_is_found(
-    case: Case, change: Callable[[Case], None], found: str
+    tmp_path: Path, change: Callable[[Case], None], found: str
 ) -> None:
     """The figure "none lost" is worth what the checker can find."""
+    case = well(tmp_path)
     change(case)
 
     assert found in case.findings()
