@@ -32,6 +32,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     "The window of models of this name, as its provider lists them; None = it does not."
     reasoning_effort: Literal["low", "medium", "high"] | None = None
     "How much it thinks before it answers; None = as its provider does."
+    makes_images: bool = False
+    "Whether it is asked for images with its text."
     cache_life_s: float = 0
     "For how long its provider caches the beginning of a request; 0 = not, or nobody knows."
     compacts: bool = False

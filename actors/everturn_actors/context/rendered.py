@@ -146,6 +146,7 @@ def request_of(
         max_output_tokens=most,
         temperature=temperature,
         reasoning_effort=options.reasoning_effort or model.reasoning_effort,
+        makes_images=model.makes_images,
         options=options,
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from everturn_actors.events.body import EventBody
-from everturn_actors.model import Outcome, PromptFingerprint, ToolCall, Usage
+from everturn_actors.model import Attachment, Outcome, PromptFingerprint, ToolCall, Usage
 
 OUTAGE_LINE = (
     "The model cannot be reached just now. Your message is kept, and answered as soon as it can be."
@@ -61,6 +63,20 @@ class ModelReplied(EventBody, frozen=True, kw_only=True):
     "The text from outside that the request showed, by source; see `outside`."
     retells: bool = False
     "Whether it showed none itself any more, but what the agent wrote while it was shown."
+    images: tuple[Attachment, ...] = ()
+    "What the model made, and its people are sent; the bytes were kept before."
+
+    @property
+    def said(self) -> str:
+        """The text as people of a channel read it, who are sent the images themselves."""
+        return (
+            self.text.removesuffix(images_text(self.images)).rstrip() if self.images else self.text
+        )
+
+
+def images_text(images: Iterable[Attachment]) -> str:
+    """Return what the model, and whoever reads words alone, reads of images that it made."""
+    return "\n".join(f"[image made by the model: {each.described}]" for each in images)
 
 
 class PromptCounted(EventBody, frozen=True, kw_only=True):

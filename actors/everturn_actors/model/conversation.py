@@ -154,6 +154,8 @@ class ModelRequest:
     temperature: float | None = None
     reasoning_effort: Effort | None = None
     "How much it should think before it answers; None = as the provider does."
+    makes_images: bool = False
+    "Whether it is asked for images with its text, where its API has a way to ask."
     media: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     """The bytes of the attachments that are shown, by `Attachment.name`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from everturn_actors.codec import Timestamp, Value
+from everturn_actors.model.incoming import Upload
 from everturn_actors.model.options import CallOptions
 from everturn_actors.model.remembering import Remembering
 from everturn_actors.model.words import Joins, Usage
@@ -124,6 +125,11 @@ class Reply(Message, frozen=True, kw_only=True, tag="assistant"):
     "The text from outside that was shown to the model as it wrote this, by source; see `outside`."
     retells: bool = False
     "Whether no such text was shown itself any more, but what the agent wrote while it was."
+    images: tuple[Upload, ...] = ()
+    """What the model made, as its provider hands it over: unchecked, and in no log.
+
+    A turn keeps them as files, and has a line for each in the text.
+    """
 
 
 class ToolResult(Message, frozen=True, kw_only=True, tag="tool"):

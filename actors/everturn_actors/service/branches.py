@@ -19,6 +19,7 @@ from everturn_actors.events import (
     Discarded,
     Event,
     Labelled,
+    ModelReplied,
     Received,
     SessionEnded,
     SessionShared,
@@ -77,7 +78,7 @@ class _Begun(Struct, kw_only=True):
         match event.body:
             case Received(attachments=attached):
                 self.media.update(each.name for each in attached)
-            case Spoken(attachments=attached):
+            case Spoken(attachments=attached) | ModelReplied(images=attached):
                 self.media.update(each.name for each in attached)
             case CallFinished(attachments=attached, path=path):
                 self.media.update(each.name for each in attached)

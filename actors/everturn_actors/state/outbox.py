@@ -48,7 +48,8 @@ _MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
 def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[OutboxItem]:
     """Yield what is pending for a reply to the open step of `turn`: its text, where it has any."""
     # A reply that only asks for calls says nothing to people.
-    if not turn.speaks or not body.text.strip():
+    images, text = body.images if turn.delivers else (), body.said
+    if not turn.speaks or not (images or text.strip()):
         return
     step = len(turn.steps) + 1
     # Of another step: that message shows something else and stays.
@@ -57,8 +58,9 @@ def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[Ou
         seq=event.seq,
         pending_since=event.at,
         turn=turn.number,
-        kind="reply",
-        text=body.text,
+        kind="reply" if text.strip() else "file",
+        text=text,
+        attachments=images,
         reply_to=turn.reply_to,
         preview=shown,
         preview_step=step if turn.preview_step == step and not shown else 0,

@@ -1,4 +1,4 @@
-"""The bytes of the images that a session's next request shows, read from its store.
+"""Files that a turn makes, kept in the store, and the images that its requests show, read there.
 
 A turn sends the same images with every step: they are kept in memory until it is over.
 """
@@ -6,16 +6,74 @@ A turn sends the same images with every step: they are kept in memory until it i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from anyio import to_thread
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.pictures import SHOWN_BYTES
 from everturn_actors.errors import (
+    InvalidInputError,
     JournalError,
     StoreAwayError,
 )
-from everturn_actors.ports import SessionStore
+from everturn_actors.events.turns import images_text
+from everturn_actors.model import Attachment, Reply, Upload
+from everturn_actors.ports import SessionStore, ToolContext
+from everturn_actors.state.validation import ATTACHMENTS_MAX, attachment_of, check_images
 
 logger = logging.getLogger(__name__)
+
+_FLAWS_TOLD: Final = 3  # of one reply; the operator's log has all
+
+
+async def keep_files(files: Sequence[Upload], context: ToolContext) -> tuple[Attachment, ...]:
+    """Keep files that were checked, before the event that names them is written.
+
+    Raises:
+        JournalError: One could not be kept.
+    """
+    if not files:
+        return ()
+    named = await to_thread.run_sync(lambda: tuple(map(attachment_of, files)))
+    for file, attachment in zip(files, named, strict=True):
+        await context.store.save_media(context.session_id, attachment.name, file.data)
+    return named
+
+
+async def keep_images(reply: Reply, context: ToolContext) -> tuple[Reply, tuple[Attachment, ...]]:
+    """Keep the images that a model made with its reply, before the event of the reply is written.
+
+    What is no image, is too large, or is one too many is named in the text, and costs nothing else.
+
+    Returns:
+        The reply without images, with a line in its text for each of them; and what was kept.
+
+    Raises:
+        JournalError: One could not be kept.
+    """
+    if not reply.images:
+        return reply, ()
+    good: list[Upload] = []
+    flaws: list[str] = []
+    for image in reply.images:
+        try:
+            check_images([image])
+        except InvalidInputError as error:
+            flaws.append(str(error))
+        else:
+            good.append(image)
+    if over := len(good[ATTACHMENTS_MAX:]):
+        flaws.append(f"{over} of them are more than the {ATTACHMENTS_MAX} of one reply")
+    kept = await keep_files(good[:ATTACHMENTS_MAX], context)
+    for flaw in flaws:
+        fields = {"session_id": context.session_id, "model": reply.model, "error": flaw}
+        logger.warning("an image that a model made cannot be used", extra=fields)
+    lost = [f"[an image made by the model cannot be used: {each}]" for each in flaws[:_FLAWS_TOLD]]
+    lines = "\n".join((*lost, *((images_text(kept),) if kept else ())))
+    text = f"{reply.text}\n\n{lines}" if reply.text.strip() else lines
+    return replace(reply, text=text, images=()), kept
 
 
 class MediaReader:

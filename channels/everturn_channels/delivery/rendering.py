@@ -35,17 +35,11 @@ def render(
     """Return the payloads of an outbox item, in the order in which they are sent."""
     match item.kind:
         case "reply":
+            if item.attachments:  # what stands behind a whole reply is sent only in its place
+                return (*_texts(adapter, item.text), *_files(item, adapter))
             return _reply(item.text, adapter, settings)
         case "file":
-            # An answer's sound stands beside its text: where no files go, nobody misses it.
-            takes_files = adapter.capabilities.files_max_bytes > 0
-            files = [
-                (number, file)
-                for number, file in enumerate(item.attachments)
-                if takes_files or not file.is_voice
-            ]
-            albums = (",".join(map(str, each)) for each in _albums(files, adapter.capabilities))
-            return (*_texts(adapter, item.text), *(f"{_FILE_MARK}{each}" for each in albums))
+            return (*_texts(adapter, item.text), *_files(item, adapter))
         case "notice" | "undelivered":
             return _texts(adapter, item.text, is_plain=True)
         case "end":
@@ -60,6 +54,19 @@ def render(
                 has_buttons=adapter.capabilities.buttons,
             )
             return _texts(adapter, text, is_plain=True)
+
+
+def _files(item: OutboxItem, adapter: Adapter) -> Iterator[str]:
+    """Yield the payloads of the files of an item."""
+    # An answer's sound stands beside its text: where no files go, nobody misses it.
+    takes_files = adapter.capabilities.files_max_bytes > 0
+    files = [
+        (number, file)
+        for number, file in enumerate(item.attachments)
+        if takes_files or not file.is_voice
+    ]
+    for each in _albums(files, adapter.capabilities):
+        yield f"{_FILE_MARK}{','.join(map(str, each))}"
 
 
 def line(adapter: Adapter, text: str) -> str:

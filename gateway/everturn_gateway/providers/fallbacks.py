@@ -172,6 +172,7 @@ class Fallbacks:
             ),
             max_output_tokens=(model.max_output_tokens if is_usual else min(limits, default=None)),
             reasoning_effort=model.reasoning_effort,
+            makes_images=model.makes_images,
         )
 
     def _all_failed(self, failures: Sequence[tuple[Choice, ModelError]]) -> ModelError:

@@ -23,6 +23,7 @@ from everturn_actors.events import (
     Edited,
     Event,
     Labelled,
+    ModelReplied,
     NotesShown,
     OlderQuoted,
     Pinned,
@@ -90,7 +91,7 @@ class Traces(Struct):
             case Transcribed(message=message) as body if message in self.seqs:
                 # No message of its own: it has the sender of the one that it is a part of.
                 self.phrases.update(each for each in body.readings if len(each) >= _PHRASE)
-            case Spoken(attachments=attached) if self.seqs:
+            case Spoken(attachments=attached) | ModelReplied(images=attached) if self.seqs:
                 self.media.update(each.name for each in attached)  # nothing can be cut out of it
             case OlderQuoted(quoted=quoted, text=text) if self.seqs.intersection(quoted):
                 self.phrases.add(text)

@@ -78,7 +78,8 @@ def _model_spec(model: OneModelSettings) -> ModelSpec:
     if not isinstance(model, ModelSettings):
         return spec
     others = tuple(_fallback(each, spec) for each in model.fallbacks)
-    return replace(spec, fallbacks=others, tokenizer=model.tokenizer or "")
+    tokenizer, makes_images = model.tokenizer or "", model.makes_images
+    return replace(spec, fallbacks=others, tokenizer=tokenizer, makes_images=makes_images)
 
 
 def _fallback(model: FallbackSettings, own: ModelSpec) -> ModelSpec:
@@ -243,6 +244,7 @@ def model_spec(chosen: ChosenModel, own: ModelSpec, known: Sequence[ModelSpec]) 
         provider=chosen.provider,
         name=chosen.name,
         tokenizer=own.tokenizer if is_own else "",
+        makes_images=own.makes_images and is_own,  # another may refuse to be asked for some
         base_url=address if found is None else found.base_url,
         context_window=found.context_window if found is not None else None,
         usual_window=_usual_window(section),

@@ -180,6 +180,8 @@ def apply_model_replied(state: SessionState, event: Event, body: ModelReplied) -
     # The request told of a broken reply, and no later one will: nothing to compare the next with.
     is_passing = bool(turn.broken) or is_overtaken(state)
     outbox = (*state.outbox, *reply_items(event, turn, body))
+    if body.images and turn.delivers:
+        turn = replace(turn, sent_files=True)
     if body.calls:
         turn = replace(turn, step=OpenStep(reply=reply), broken=(), outage=None)
     else:

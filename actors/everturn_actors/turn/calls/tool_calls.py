@@ -13,7 +13,6 @@ from itertools import takewhile
 from typing import Literal
 
 import anyio
-from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec.structs import replace
 
@@ -21,20 +20,19 @@ from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputErr
 from everturn_actors.events import CallFinished, CallsHandedOver, CallStarted
 from everturn_actors.faults import is_cancelled
 from everturn_actors.model import (
-    Attachment,
     OpenStep,
     OpenTurn,
     ToolCall,
     ToolResult,
-    Upload,
 )
 from everturn_actors.outside import one_source
-from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
+from everturn_actors.ports import Agent, Clock, ToolOutput
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn
-from everturn_actors.state.validation import attachment_of, check_images, check_uploads
+from everturn_actors.state.validation import check_images, check_uploads
 from everturn_actors.turn.calls.approvals import People, asked_before, until_changed
 from everturn_actors.turn.calls.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
+from everturn_actors.turn.media import keep_files
 from everturn_actors.turn.model_call import Timing, TurnHost, deadline_stopped
 
 logger = logging.getLogger(__name__)
@@ -327,16 +325,6 @@ async def _taken_in(
         path=path,
         untrusted=output.untrusted,
         source=one_source(output.source),
-        attachments=await _kept(output.files, host.tool_context),
-        images=await _kept(output.images, host.tool_context),
+        attachments=await keep_files(output.files, host.tool_context),
+        images=await keep_files(output.images, host.tool_context),
     )
-
-
-async def _kept(files: Sequence[Upload], context: ToolContext) -> tuple[Attachment, ...]:
-    """Keep the files of a result before the event that names them is written."""
-    if not files:
-        return ()
-    named = await to_thread.run_sync(lambda: tuple(map(attachment_of, files)))
-    for file, attachment in zip(files, named, strict=True):
-        await context.store.save_media(context.session_id, attachment.name, file.data)
-    return named

@@ -184,6 +184,7 @@ def message_body(session_id: str, event: Event, turn_of: Mapping[int, int]) -> M
                 created_at=created_at,
                 tool_calls=tuple(map(ToolCallBody.of, reply.calls)),
                 usage=UsageBody.of(reply.usage),
+                attachments=tuple(AttachmentBody.of(each, session_id) for each in reply.images),
             )
         case Announced(text=text, sender=sender):
             return MessageBody(

@@ -97,6 +97,7 @@ class ReplyReader(Reader):
             else self._stop_reason,
             model=self._model,
             opaque=self._opaque(),
+            images=tuple(self._parts.images),
         )
 
     def _opaque(self) -> str:
@@ -132,6 +133,8 @@ class ReplyReader(Reader):
                 call = CallParts(call_id=named(item["call_id"]), name=name, arguments=[arguments])
                 self._kept.append({"type": "call", "at": len(self._calls)})
                 self._calls.append(call)
+            case "image_generation_call" if item.get("result"):
+                self._parts.picture(item["result"])
             case "reasoning" | "compaction" if item.get("encrypted_content"):
                 kept = {n: item[n] for n in _KEPT if item.get(n) is not None}
                 self._parts.count_part(kept)

@@ -51,6 +51,7 @@ _PARTS: Final = Parts(
 _FORM: Final = "responses"
 _LEAST_OUTPUT_TOKENS: Final = 16  # a lower limit is refused
 _TRIGGER: Final = b'{"type":"compaction_trigger"}'
+_MAKES_IMAGES: Final = b'{"type":"image_generation"}]'
 
 _Items: TypeAlias = Json | orjson.Fragment
 """An item, or several as bytes with commas between."""
@@ -100,7 +101,9 @@ class BodyWriter:
         if request.reasoning_effort is not None and "reasoning_effort" not in leave_out:
             options["reasoning"] = {"effort": request.reasoning_effort}
         tools = self._tools_bytes(request.tools)
-        if tools and not request.compacts:
+        if request.makes_images and not request.compacts:  # the provider's own tool
+            tools = tools[:-1] + b"," + _MAKES_IMAGES if tools else b',"tools":[' + _MAKES_IMAGES
+        if request.tools and not request.compacts:
             choice = responses_tool_choice(request.options)
             options |= {name: each for name, each in choice.items() if name not in leave_out}
         parts = self._input(request, replays=replays)

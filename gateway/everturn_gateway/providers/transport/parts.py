@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
+from base64 import b64decode
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from everturn_actors.errors import ModelTransientError, TruncatedStreamError
-from everturn_actors.model import Reply, ToolCall
+from everturn_actors.model import Reply, ToolCall, Upload
+from everturn_actors.state.validation import sniffed
 from everturn_gateway.providers.transport.encoding import dumps, loads, mend
 
 REPLY_LIMIT_CHARS = 4 * 1024 * 1024  # all that one reply holds; no model writes that much
+IMAGES_LIMIT_CHARS = 32 * 1024 * 1024  # of all images of a reply, as base64
 PART_CHARS = (
     64  # what a call or a block counts for beside its texts, so that empty ones end as well
 )
@@ -62,13 +65,16 @@ class ReplyParts:
         self._half = ""
         "The first half of a surrogate pair whose second half comes with the next chunk."
         self._size_chars = 0
+        self._images_chars = 0
+        self.images: list[Upload] = []
+        "What the model made so far; not checked."
         self.text_chars = 0
         "How much of the text was handed on."
 
     @property
     def begun(self) -> bool:
         """Whether any text or thought has arrived."""
-        return bool(self._text or self._reasoning)
+        return bool(self._text or self._reasoning or self.images)
 
     @property
     def text(self) -> str:
@@ -95,6 +101,30 @@ class ReplyParts:
             self._text.append(text)
             self.text_chars += len(text)
             self._on_text(text)
+
+    def picture(self, encoded: object) -> None:
+        """Take an image that the model made: base64, or an address that holds it (`data:...`).
+
+        Whatever it is, the turn looks at the bytes, and names what is no image; nothing is fetched.
+
+        Raises:
+            TypeError: It is no text.
+            ModelTransientError: With it the images are larger than those of any reply may be.
+        """
+        text = piece_of(encoded)
+        self._images_chars += PART_CHARS + len(text)
+        if self._images_chars > IMAGES_LIMIT_CHARS:
+            msg = f"{self.where}: its images are larger than {IMAGES_LIMIT_CHARS} characters"
+            raise ModelTransientError(msg)
+        if text.startswith("data:"):
+            text = text.partition(",")[2]
+        try:
+            data = b64decode(text, validate=True)
+        except ValueError:
+            data = text.encode("utf-8", "replace")[:NAME_CHARS]
+        kind = sniffed(data) or "image/png"
+        name = f"image-{len(self.images) + 1}.{kind.removeprefix('image/')}"
+        self.images.append(Upload(data=data, media_type=kind, file_name=name))
 
     def end_text(self) -> None:
         """Hand on what was held back in the hope of its other half."""

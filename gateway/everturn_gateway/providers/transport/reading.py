@@ -7,7 +7,7 @@ Sources: https://platform.openai.com/docs/api-reference/chat-streaming (read 202
 Ollama's; `extra_content`, with the signature of a thought, is Gemini's,
 https://ai.google.dev/gemini-api/docs/thought-signatures; `reasoning_details` and `cost` are
 OpenRouter's, https://openrouter.ai/docs/use-cases/reasoning-tokens and /usage-accounting (read
-2026-11-22).
+2026-11-22); `images`, with addresses that hold them, as well, https://openrouter.ai/docs/features/multimodal/image-generation.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class ReplyReader(Reader):
             stop_reason=self._stop_reason,
             model=self._model,
             opaque=self._opaque(),
+            images=tuple(self._parts.images),
         )
 
     def _opaque(self) -> str:
@@ -138,10 +139,15 @@ class ReplyReader(Reader):
         if extra := delta.get("extra_content"):
             self._parts.count_part(extra)
             self._extra = extra
+        for image in delta.get("images") or ():
+            self._parts.picture(image["image_url"]["url"])
         content: Any = delta.get("content") or delta.get("refusal")
         if content is None or isinstance(content, str):
             return content
         parts: list[Any] = content
+        for part in parts:
+            if part.get("type") == "image_url":
+                self._parts.picture(part["image_url"]["url"])
         return "".join(str(part.get("text") or "") for part in parts)
 
     def _take_detail(self, piece: dict[str, object]) -> None:

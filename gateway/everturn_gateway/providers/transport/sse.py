@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-EVENT_LIMIT_BYTES = 4 * 1024 * 1024  # one event; a whole reply in one piece is far below it
+EVENT_LIMIT_BYTES = 16 * 1024 * 1024  # one event, which may hold images that a model made
 
 Event: TypeAlias = tuple[bytes, bytes]
 "The name (empty = none given) and the data of one event."
@@ -18,7 +18,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventTooLargeError(ValueError):
-    """An event of the stream is larger than 4 MiB."""
+    """An event of the stream is larger than 16 MiB."""
 
 
 class EventParser:

@@ -193,6 +193,8 @@ class BodyWriter:
             options["temperature"] = request.temperature
         if request.max_output_tokens is not None:
             options[max_tokens_field] = request.max_output_tokens
+        if request.makes_images:  # OpenRouter's name for it
+            options["modalities"] = ["image", "text"]
         if request.reasoning_effort is not None and "reasoning_effort" not in leave_out:
             if self._vendor == "openrouter":
                 options["reasoning"] = {"effort": request.reasoning_effort}

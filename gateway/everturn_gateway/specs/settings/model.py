@@ -55,6 +55,8 @@ class OneModelSettings(SettingsModel):
 class ModelSettings(OneModelSettings):
     """Which model answers, and its limits in tokens."""
 
+    makes_images: bool = False
+    "Whether it is asked for images with its text; of providers whose models make some."
     tokenizer: FilePath | None = None
     "The model's `tokenizer.json`, relative to the agent's folder: counts prompts near the edge."
     fallbacks: tuple[FallbackSettings, ...] = ()
