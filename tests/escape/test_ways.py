@@ -35,6 +35,7 @@ from support.escaping import (
     say,
     write,
 )
+from support.tables import table
 from support.web_server import Asked, WebServer, open_web_server, page
 
 pytestmark = needs_sandbox
@@ -229,7 +230,7 @@ def _carried(asked: list[Asked]) -> list[str]:
 
 
 @pytest.mark.parametrize("later", ["", "in the next turn"])
-@pytest.mark.parametrize("path", [path for _, path in LEAKS], ids=[name for name, _ in LEAKS])
+@table("path", [path for _, path in LEAKS], ids=[name for name, _ in LEAKS])
 async def test_no_address_carries_away_what_was_read(path: str, later: str, tmp_path: Path) -> None:
     """A page that is allowed to be read can tell a model which address to read next."""
     async with _web() as web:

@@ -35,6 +35,11 @@ SLOW_TEXT = "a" * 60 + "!"
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """The workspace, with a few files."""
+    return files_in(tmp_path)
+
+
+def files_in(tmp_path: Path) -> Path:
+    """Make a workspace with a few files."""
     folder = tmp_path / "files"
     (folder / "src" / "deep").mkdir(parents=True)
     (folder / "notes.md").write_text("one\ntwo\nthree\n")
@@ -301,7 +306,7 @@ async def test_a_folder_is_listed_with_what_each_entry_is(tmp_path: Path, files:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "found"),
     [
         ("*.py", ["src/deep/util.py", "src/main.py"]),
@@ -313,11 +318,11 @@ async def test_a_folder_is_listed_with_what_each_entry_is(tmp_path: Path, files:
         ("[", []),
     ],
 )
-@pytest.mark.usefixtures("files")
 async def test_patterns_find_what_people_mean_by_them(
     tmp_path: Path, pattern: str, found: list[str]
 ) -> None:
     """Models write all of these forms."""
+    files_in(tmp_path)
     listed = await caller(tmp_path)("list_files", pattern=pattern)
 
     assert sorted(line.split("  ")[0] for line in listed.split("\n")[1:]) == found

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
-import pytest
 from support.tables import table
 
 from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
@@ -57,7 +56,7 @@ DAMAGE: dict[str, tuple[Damage, list[tuple[int, int]]]] = {
     "no newline at all": (lambda path: path.write_bytes(b"\0" * 4096), [(1, 21)]),
 }
 "How an archive is damaged, and what of it is gone then."
-KINDS = pytest.mark.parametrize("kind", DAMAGE)
+KINDS = table("kind", DAMAGE)
 
 
 async def write_session(
