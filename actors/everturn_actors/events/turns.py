@@ -12,6 +12,8 @@ OUTAGE_LINE = (
 )
 "What people read, once a turn, when calls go on failing."
 
+_IMAGE_BEGINS = "[image made by the model: "
+
 
 class TurnStarted(EventBody, frozen=True, kw_only=True):
     """A turn began to answer the received messages it names."""
@@ -74,9 +76,19 @@ class ModelReplied(EventBody, frozen=True, kw_only=True):
         )
 
 
+def without_images(text: str) -> str:
+    r"""Return the text of a reply without the lines for its images: as it is spoken.
+
+    >>> without_images("A cat.\n\n[image made by the model: cat.png, image/png, 1 KB]")
+    'A cat.'
+    """
+    lines = text.split("\n")
+    return "\n".join(each for each in lines if not each.startswith(_IMAGE_BEGINS)).rstrip()
+
+
 def images_text(images: Iterable[Attachment]) -> str:
     """Return what the model, and whoever reads words alone, reads of images that it made."""
-    return "\n".join(f"[image made by the model: {each.described}]" for each in images)
+    return "\n".join(f"{_IMAGE_BEGINS}{each.described}]" for each in images)
 
 
 class PromptCounted(EventBody, frozen=True, kw_only=True):

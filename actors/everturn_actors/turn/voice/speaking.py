@@ -14,6 +14,7 @@ from anyio import to_thread
 
 from everturn_actors.errors import JournalError, NotSpokenError
 from everturn_actors.events import Body, Spoken
+from everturn_actors.events.turns import without_images
 from everturn_actors.model import OpenTurn, Upload
 from everturn_actors.ports import Agent
 from everturn_actors.state.validation import attachment_of
@@ -46,12 +47,13 @@ async def speak(host: TurnHost, turn: OpenTurn, agent: Agent) -> Sequence[Body]:
     if speaker is None or not turn.steps or not is_to_be_spoken(turn, agent):
         return ()
     reply = turn.steps[-1].reply
-    if reply.calls or not reply.text.strip():
+    text = without_images(reply.text)
+    if reply.calls or not text.strip():
         return ()
     context = host.tool_context
     fields = {"session_id": context.session_id, "turn": turn.number}
     try:
-        speech = await speaker.speak(reply.text)
+        speech = await speaker.speak(text)
         if speech is None:
             return ()
         upload = Upload(
