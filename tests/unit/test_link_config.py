@@ -38,7 +38,7 @@ def test_chats_and_principals_are_linked(tmp_path: Path) -> None:
         ("ann: {telegram: 7}\n  bob: {telegram: 7}", "is one of ann too"),
         ("ann: {telegram: '*'}", "the id of one private chat"),
         ("Ann B: {telegram: 7}", "lower-case letters"),
-        ("ann: {telegram: []}", "at least 1"),
+        ("ann: {telegram: []}", "needs 1 or more, and has 0"),
     ),
 )
 def test_mistakes_name_their_line(text: str, told: str, tmp_path: Path) -> None:
