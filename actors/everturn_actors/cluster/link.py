@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 REFUSED_S: Final = 5.0
 "How long a node is left alone that has another secret, or another version."
+UNFOLLOW_S: Final = 0.05
+"How long the word that nobody follows any more may wait for the next one: a turn often follows."
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -296,7 +298,7 @@ class _Line:
             following.notify = None
             # Cancelled here: the other side would go on pushing to nobody.
             if said is None:
-                self._wire.send_soon(Unfollow(number=number))
+                self._wire.send_soon(Unfollow(number=number), within_s=UNFOLLOW_S)
         if isinstance(said, Moved):
             raise MovedError(following.session_id)
         if isinstance(said, Followed | Failed) and said.failure is not None:

@@ -50,6 +50,8 @@ class Wire:
         self._out: list[bytes] = []
         "What is written when the event loop comes round: all of it in one go."
         self._out_bytes = 0
+        self._is_due = False
+        "Whether it is written in this round of the event loop."
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         self._heard_at, self._said_at = now, now
@@ -104,11 +106,16 @@ class Wire:
                 raise LinkBrokenError from error
             self._heard_at = self._loop.time()
 
-    def send_soon(self, frame: Frame) -> bool:
-        """Queue a frame; return False, and queue nothing, where too much waits or it is over."""
+    def send_soon(self, frame: Frame, *, within_s: float = 0.0) -> bool:
+        """Queue a frame; return False, and queue nothing, where too much waits or it is over.
+
+        Args:
+            frame: What to say.
+            within_s: How long it may wait for something else that goes with it.
+        """
         if self.is_closed or not self._stream.has_room.is_set():
             return False
-        self._put(pack(frame))
+        self._put(pack(frame), within_s)
         return True
 
     async def send(self, frame: Frame, limit_bytes: int = FRAME_MAX_BYTES) -> None:
@@ -127,8 +134,11 @@ class Wire:
             raise LinkBrokenError
         self._put(data)
 
-    def _put(self, data: bytes) -> None:
-        if not self._out:
+    def _put(self, data: bytes, within_s: float = 0.0) -> None:
+        if within_s:
+            self._loop.call_later(within_s, self._flush)
+        elif not self._is_due:
+            self._is_due = True
             self._loop.call_soon(self._flush)
         self._out.append(data)
         self._out_bytes += len(data)
@@ -137,6 +147,7 @@ class Wire:
 
     def _flush(self) -> None:
         """Write what waits for that."""
+        self._is_due = False
         if self._out:
             self._stream.write(b"".join(self._out))
             self._written_bytes += self._out_bytes
