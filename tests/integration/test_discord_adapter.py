@@ -278,7 +278,7 @@ async def test_a_question_begins_a_thread_which_is_a_conversation() -> None:
     async with open_discord_api() as api:
         world, notes = api.world, Notebook()
         ann, me = world.add_user("ann"), f"<@{world.bot['id']}>"
-        named = {"author": ann, "mentions": [world.bot]}
+        named: dict[str, Any] = {"author": ann, "mentions": [world.bot]}
         async with serving(api, notes, make(api, has_threads=True)) as bot:
             asked = await api.says(f"{me} what is  on?", **named)
             await api.says("lunch?", author=ann)

@@ -72,8 +72,9 @@ async def test_one_time_keys_that_were_used_up_are_made_anew(tmp_path: Path) -> 
 async def test_lost_keys_are_not_hidden(tmp_path: Path) -> None:
     """With a token the owner has to act; with a password the bot logs in as a new device."""
     async with open_world(tmp_path, is_encrypted=True) as world:
-        by_password = {"user": world.bot.user, "password": "secret"}
-        for account in ({"access_token": world.bot.token}, by_password):
+        by_password: dict[str, Any] = {"user": world.bot.user, "password": "secret"}
+        by_token: dict[str, Any] = {"access_token": world.bot.token}
+        for account in (by_token, by_password):
             async with world.serving(world.adapter(keys=True, **account)):
                 await world.ann.write(world.room, f"for {len(account)}")
                 await world.heard(f"for {len(account)}")

@@ -27,7 +27,7 @@ from everturn_actors.service import TextDelta, Update
 from everturn_channels.terminal.live.calls import Calls
 from everturn_channels.terminal.live.display import Painter
 from everturn_channels.terminal.live.images import picture, protocol_of
-from everturn_channels.terminal.live.markdown import Look, StreamedMarkdown, render
+from everturn_channels.terminal.live.markdown import Look, Part, StreamedMarkdown, render
 from everturn_channels.terminal.live.questions import OpenQuestions
 from everturn_channels.terminal.live.status_line import Facts, status_line
 from everturn_channels.terminal.live.turns import OpenTurns
@@ -112,7 +112,8 @@ def test_blocks_are_shown_as_soon_as_they_are_over(text: str, parts: list[str], 
 
 def test_what_comes_in_pieces_has_one_gap_between_blocks() -> None:
     """Not one for the end of a paragraph, and one for the blank line that comes later."""
-    streamed, parts = StreamedMarkdown(), []
+    streamed = StreamedMarkdown()
+    parts: list[Part] = []
     for piece in "Plans:\n\n|a|\n|-|\n|1|\n\n- x\n\n- y\n\nEnd\n":
         streamed.add(piece)
         parts += streamed.take()

@@ -438,7 +438,8 @@ def _known(kind: type[Outbound | OutgoingFile], said: _Said) -> dict[str, Any]:
 
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
     buttons = [Button(label=b["label"], data=b["data"]) for b in said.get("buttons") or ()]
-    return Outbound(**{**_known(Outbound, said), "buttons": buttons, "file": file})
+    fields: dict[str, Any] = {**_known(Outbound, said), "buttons": buttons, "file": file}
+    return Outbound(**fields)
 
 
 def run(channel: Channel) -> NoReturn:
