@@ -282,6 +282,7 @@ async def test_a_secret_that_differs_is_said_on_both_sides(
         with pytest.raises(LinkRefusedError, match="secret of the cluster differs"):
             await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=60)
         assert not it.sessions.asked
+        assert "secret of the cluster differs" in it.link.refusals()[it.node.name]
     assert SECRET not in caplog.text
 
 

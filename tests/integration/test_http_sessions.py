@@ -42,6 +42,7 @@ async def test_health_tells_alive_ready_and_version(tmp_path: Path) -> None:
         "blocked_chats": {},
         "quarantined_sessions": 0,
         "homes_away": [],
+        "node_differences": [],
         "refused_keys": [],
     }
     assert version.json()["version"] == "1.2.3"

@@ -134,6 +134,10 @@ class StreamLink:
         self._lines: dict[tuple[str, str], _Line] = {}
         self._opening: dict[tuple[str, str], _Opening] = {}
 
+    def refusals(self) -> dict[str, str]:
+        """Return which nodes did not let this one in when they were called last, and why."""
+        return {name: each.refused for (name, _), each in self._opening.items() if each.refused}
+
     async def ask(self, node: Node, asked: Asked, *, deadline_s: float) -> Given:
         """See `Link.ask`."""
         line = await self._line_to(node)
@@ -169,7 +173,7 @@ class StreamLink:
 
     async def _try_to_open(self, node: Node, opening: _Opening) -> _Line:
         try:
-            return await self._open(node)
+            line = await self._open(node)
         except LinkBrokenError as error:
             opening.failures, opening.why = opening.failures + 1, str(error)
             raise
@@ -178,6 +182,8 @@ class StreamLink:
             opening.refused, opening.refused_until_s = str(error), anyio.current_time() + REFUSED_S
             logger.warning("node %r cannot be asked: %s", node.name, error)
             raise
+        opening.refused = ""
+        return line
 
     async def _open(self, node: Node) -> _Line:
         try:

@@ -24,6 +24,8 @@ class LinkedNode:
     def __init__(self, ownership: Ownership, hub: Hub, link: StreamLink) -> None:
         """Only `open_node` makes one."""
         self._ownership, self._hub, self._link = ownership, hub, link
+        self.refusals = link.refusals
+        "Returns which nodes did not let this one in, and why."
 
     def route(self, registry: Registry, tasks: TaskGroup) -> RoutedActors:
         """Return the actors of all nodes, of those of this one; see `ServicePorts.router`.

@@ -56,6 +56,8 @@ class LeaseOwnership:
         "Which lease a session goes by."
         self.homes: Mapping[str, str] = {}
         "By seat: the name of the process that should have it, see `offer`."
+        self.refusals: Callable[[], Mapping[str, str]] = dict[str, str]
+        "Returns which nodes do not let this one in, and why."
         self._nodes: dict[str, Node] = {}
         self._news = anyio.Event()
         self.ends: dict[str, anyio.Event] = {}

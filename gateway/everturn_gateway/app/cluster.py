@@ -113,6 +113,7 @@ async def open_links(config: Config, ownership: LeaseOwnership) -> AsyncGenerato
                 f" {error.strerror or error}; take another address"
             )
             raise GatewayError(msg) from error
+        ownership.refusals = linked.refusals
         yield linked
 
 
@@ -189,6 +190,8 @@ def differences(ownership: LeaseOwnership) -> tuple[str, ...]:
                 f"node {other.node.name} has other agents than this one: who answers depends on"
                 " where a conversation is; give all nodes the same agents folder"
             )
+        if why := ownership.refusals().get(other.node.name):
+            notes.append(f"node {other.node.name} cannot be asked: {why}")
         if missing := sorted({*me.channels} ^ {*other.channels}):
             notes.append(
                 f"node {other.node.name} and this one do not have the same channels:"

@@ -38,6 +38,8 @@ class Readiness(Struct, frozen=True, kw_only=True):
     "Sessions that failed again and again, and wait for somebody."
     homes_away: tuple[str, ...] = ()
     "Agents and channels whose sessions wait for a node that does not live, one line each."
+    node_differences: tuple[str, ...] = ()
+    "What other nodes have otherwise, and which do not let it in, one line each."
     refused_keys: tuple[str, ...] = ()
     "Keys of providers with several that cannot be used, one line each."
 
@@ -66,6 +68,7 @@ def _readiness(data: Json) -> Readiness:
         restarts={str(part): int(times) for part, times in data.get("restarts", {}).items()},
         quarantined_sessions=int(data.get("quarantined_sessions", 0)),
         homes_away=tuple(map(str, data.get("homes_away", ()))),
+        node_differences=tuple(map(str, data.get("node_differences", ()))),
         refused_keys=tuple(map(str, data.get("refused_keys", ()))),
     )
 

@@ -105,7 +105,7 @@ async def _tasks(running: RunningGateway) -> AsyncGenerator[Finding]:
             ' there; the log names each ("a session failed"): cancel its turn, reset or delete it'
         )
         yield Finding(verdict="problem", subject="gateway", text=text)
-    for line in told.homes_away:
+    for line in dict.fromkeys((*told.homes_away, *told.node_differences)):
         yield Finding(verdict="problem", subject="nodes", text=line)
     for line in told.refused_keys:
         yield Finding(verdict="problem", subject="provider", text=line)

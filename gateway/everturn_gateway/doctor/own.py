@@ -89,6 +89,7 @@ class _ThisGateway(Struct, frozen=True):
             restarts=dict(sorted(self.gateway.supervisor.restarts().items())),
             quarantined_sessions=self.gateway.service.activity.quarantined,
             homes_away=self.gateway.homes_away(),
+            node_differences=self.gateway.node_differences(),
             refused_keys=self.gateway.refused_keys(),
         )
 

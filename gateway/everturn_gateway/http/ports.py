@@ -396,10 +396,6 @@ class HasRuns(Protocol):
         """Return the gateways that share the store, by name; none where it is alone."""
         ...
 
-    def node_differences(self) -> tuple[str, ...]:
-        """Return what other nodes have otherwise than this one, one line each."""
-        ...
-
     def homes(self) -> Mapping[str, str]:
         """Return the node that should have each seat that is somebody's, by seat."""
         ...
@@ -415,6 +411,10 @@ class HasDiagnostics(Protocol):
 
     def homes_away(self) -> tuple[str, ...]:
         """Return which seats wait for a node that does not live, one line each."""
+        ...
+
+    def node_differences(self) -> tuple[str, ...]:
+        """Return what other nodes have otherwise, and which refuse this one, one line each."""
         ...
 
     @property

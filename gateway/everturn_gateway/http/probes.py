@@ -109,6 +109,7 @@ async def _details(gateway: ProbedHost) -> Response:
             blocked_chats=blocked,
             quarantined_sessions=gateway.service.activity.quarantined,
             homes_away=gateway.homes_away(),
+            node_differences=gateway.node_differences(),
             refused_keys=gateway.refused_keys(),
         )
     )

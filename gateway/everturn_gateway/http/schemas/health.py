@@ -75,6 +75,11 @@ class ReadyBody(_Health):
         description="Of several gateways: agents and channels whose sessions wait for the one that "
         "has their folder. One line each.",
     )
+    node_differences: tuple[str, ...] = Field(
+        default=(),
+        description="Of several gateways: what others have otherwise than the one that answers, and"
+        " which do not let it in. One line each.",
+    )
     refused_keys: tuple[str, ...] = Field(
         default=(),
         description="Of providers with several keys: which cannot be used, by position. One line "
@@ -117,7 +122,7 @@ class NodeList(_Health):
     )
     differences: tuple[str, ...] = Field(
         description="What other nodes have otherwise than the one that answers: agents, channels,"
-        " version. One line each."
+        " version; and which do not let it in. One line each."
     )
 
 
