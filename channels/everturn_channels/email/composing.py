@@ -95,7 +95,8 @@ def _fields(
     if parent:
         chain = context.thread.references if context.thread is not None else ()
         # A foreign id that is not ASCII is none, and a server may take no mail that names it.
-        named = [each for each in dict.fromkeys((*chain, parent)) if each.isascii()]
+        ids = dict.fromkeys((*chain, parent))
+        named = [each for each in ids if each.isascii() and each.isprintable()]
         if parent in named:
             yield "In-Reply-To", parent
         if named:

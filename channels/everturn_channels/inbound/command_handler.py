@@ -369,13 +369,14 @@ class CommandHandler:
         """Answer the question that a button stands below; return when that is durable.
 
         Whoever clicked is told where that cannot be done now. With `waits` nobody would read it,
-        and what `disposition_of` calls a matter of time is raised instead.
+        and what `disposition_of` calls a matter of time is raised instead; it comes again then, and
+        each try would count as a flood: who waits has counted it.
         """
         notify = partial(self._notifier.respond, click.answer)
         chat, sender = click.chat, click.sender
         owner = self._owners.owner_of(sender)
         if owner is not None:
-            if self._access.is_flood(click):
+            if not waits and self._access.is_flood(click):
                 await notify("")
                 return
             by_owner = partial(self._owners.click, click, owner)
@@ -386,7 +387,7 @@ class CommandHandler:
         admission = await self._access.admit(chat, sender, is_addressed=True)
         if admission is None or admission.decision.action != "answer":
             await notify(click_refused())
-        elif owner is None and self._access.is_flood(click):
+        elif owner is None and not waits and self._access.is_flood(click):
             await notify("")
         else:
             answer = partial(self._answer_click, click, admission.key)

@@ -52,8 +52,8 @@ class Reordering:
         """Wait as long as something may come that was written before what is first in its chat."""
         if isinstance(first, Queued) and first.ready_at is not None:
             wait_s = (first.ready_at - self._clock.now()).total_seconds()
-            if wait_s > 0:
-                await self._clock.sleep(wait_s)
+            if wait_s > 0:  # no longer where the clock was set back meanwhile
+                await self._clock.sleep(min(wait_s, self._within.total_seconds()))
 
 
 def _is_after(item: Queued | Gap, at: int) -> bool:
