@@ -172,7 +172,7 @@ async def test_an_answer_survives_a_restart_of_the_gateway(tmp_path: Path) -> No
                 line.lead_to(first.base_url)
                 tg.start_soon(talk, line.url)
                 await begun.wait()
-            while not client.is_away:  # noqa: ASYNC110 - who is looked for tells nobody
+            while not client.connection.is_away:  # noqa: ASYNC110 - who is looked for tells nobody
                 await anyio.sleep(0.01)
             provider = ScriptedProvider("after the restart")
             async with open_http_gateway(tmp_path, provider=provider) as second:
@@ -180,7 +180,7 @@ async def test_an_answer_survives_a_restart_of_the_gateway(tmp_path: Path) -> No
                 await done.wait()
 
     assert (answer.outcome, answer.text, answer.turn) == ("answered", "after the restart", 1)
-    assert not client.is_away
+    assert not client.connection.is_away
 
 
 async def test_a_gateway_that_is_gone_for_good_is_given_up(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import anyio
 from msgspec import Struct, field
@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from everturn_actors.errors import ActorStoppedError
 from everturn_actors.protocol.commands import Stop
 from everturn_actors.protocol.feed import Feed
-from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
+from everturn_actors.protocol.mailbox import Mailbox
 from everturn_actors.session.actor import SessionActor
 
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
@@ -33,8 +33,10 @@ class Active(Struct):
     "Whether something of it was to go on, when it is gone."
     leaves: bool = False
     "Whether another process is to have the session: its callers are sent there."
-    asked: set[ReplySlot[Any]] = field(default_factory=set[ReplySlot[Any]])
-    "Where its callers wait."
+    asked: set[Callable[[Exception], None]] = field(
+        default_factory=set[Callable[[Exception], None]]
+    )
+    "Lets one of its callers go, who waits for an answer; each is told the reason."
     released: anyio.Event = field(default_factory=anyio.Event)
     "Its callers wait no more for it to be gone: it is, or it may take its time."
 
@@ -46,8 +48,8 @@ class Active(Struct):
 
     def let_callers_go(self, reason: Exception) -> None:
         """Tell all who wait for it the reason, whatever it is in the middle of."""
-        for answer in tuple(self.asked):
-            answer.fail(reason)
+        for fail in tuple(self.asked):
+            fail(reason)
         self.released.set()
 
 

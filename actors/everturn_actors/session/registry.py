@@ -145,11 +145,11 @@ class Registry:
                 self._leaving.discard(session_id)
             try:
                 answer = active.mailbox.put(command)
-                active.asked.add(answer)
+                active.asked.add(answer.fail)
                 try:
                     given = await answer.wait()
                 finally:
-                    active.asked.discard(answer)
+                    active.asked.discard(answer.fail)
             except ActorStoppedError as error:
                 if not isinstance(error, PassivatedError) and not active.leaves:
                     raise

@@ -438,8 +438,7 @@ def _known(kind: type[Outbound | OutgoingFile], said: _Said) -> dict[str, Any]:
 
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
     buttons = [Button(label=b["label"], data=b["data"]) for b in said.get("buttons") or ()]
-    fields: dict[str, Any] = {**_known(Outbound, said), "buttons": buttons, "file": file}
-    return Outbound(**fields)
+    return Outbound(**_known(Outbound, said) | {"buttons": buttons, "file": file})
 
 
 def run(channel: Channel) -> NoReturn:

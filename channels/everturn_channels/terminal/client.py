@@ -224,6 +224,20 @@ class Models(Protocol):
         ...
 
 
+class Connection(Protocol):
+    """How a gateway is reached just now."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others reach the gateway as well, while the client is open."""
+        ...
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the gateway does not answer just now, and is looked for."""
+        ...
+
+
 class Client(Protocol):
     """The way into the conversations of one gateway.
 
@@ -232,13 +246,8 @@ class Client(Protocol):
     """
 
     @property
-    def is_shared(self) -> bool:
-        """Whether others reach the gateway as well, while this client is open."""
-        ...
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the gateway does not answer just now, and is looked for."""
+    def connection(self) -> Connection:
+        """How the gateway is reached."""
         ...
 
     @property

@@ -80,7 +80,7 @@ class Conversation:
     @property
     def is_shared(self) -> bool:
         """Whether others can answer what this conversation asks."""
-        return self.client.is_shared
+        return self.client.connection.is_shared
 
     async def open(self, *, new: bool = False) -> Status:
         """Find or start the session and return what is known of it.

@@ -22,7 +22,7 @@ from everturn_actors.model import ConversationKey, Decision, Upload
 from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Update
 from everturn_actors.state.validation import attachment_of, check_uploads
-from everturn_channels.terminal.client import Status
+from everturn_channels.terminal.client import Connection, Status
 from everturn_gateway.client.agents import ModelClient, PromptClient
 from everturn_gateway.client.answers import (
     Json,
@@ -58,21 +58,12 @@ class SessionClient:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self.connection: Connection = api
         self.prompts = PromptClient(api)
         self.contexts = ContextClient(api)
         self.history = HistoryClient(api)
         self.memory = MemoryClient(api)
         self.models = ModelClient(api)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether others reach the gateway as well, while this client is open."""
-        return self._api.is_shared
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the gateway does not answer just now, and is looked for."""
-        return self._api.is_away
 
     async def agents(self) -> Sequence[str]:
         """Return the names of the agents that can be talked to, sorted."""

@@ -170,7 +170,7 @@ class LiveChat:
         """See `PromptHost.below`."""
         since = self._following.turns.since
         doing = ""
-        if self._client.is_away:
+        if self._client.connection.is_away:
             doing = _AWAY
         elif self._is_busy:
             took = int((self._terminal.now() - since).total_seconds()) if since else 0
