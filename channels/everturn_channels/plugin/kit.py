@@ -351,7 +351,7 @@ class Gateway:
         elif "request" in said:
             file = None
             if head := said.get("file") if kind == "send" else None:
-                file = OutgoingFile(data=self._upload, **_known(OutgoingFile, head))
+                file = OutgoingFile(**_known(OutgoingFile, head, data=self._upload))
                 self._upload = bytearray()
             return self._answer(said, file)
         return None
@@ -432,13 +432,13 @@ def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, 
     return fields
 
 
-def _known(kind: type[Outbound | OutgoingFile], said: _Said) -> dict[str, Any]:
-    return {name: said[name] for name in kind.__dataclass_fields__ if said.get(name)}
+def _known(kind: type[Outbound | OutgoingFile], said: _Said, **more: object) -> dict[str, Any]:
+    return {name: said[name] for name in kind.__dataclass_fields__ if said.get(name)} | more
 
 
 def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
     buttons = [Button(label=b["label"], data=b["data"]) for b in said.get("buttons") or ()]
-    return Outbound(**_known(Outbound, said) | {"buttons": buttons, "file": file})
+    return Outbound(**_known(Outbound, said, buttons=buttons, file=file))
 
 
 def run(channel: Channel) -> NoReturn:
