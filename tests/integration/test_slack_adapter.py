@@ -8,7 +8,7 @@ from copy import deepcopy
 
 import anyio
 import pytest
-from support.slack_api import ANN, APP_TOKEN, BOB, BOT, BOT_TOKEN
+from support.slack_api import ANN, APP_TOKEN, BOB, BOT, BOT_TOKEN, Json
 from support.slack_world import DM, ROOM, make_bot, open_slack_world
 
 from everturn.testing import RecordingHandler
@@ -29,6 +29,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.inbound.message_text import compose
 from everturn_channels.slack import SlackAdapter
 from everturn_channels.slack.requests import open_api
 
@@ -106,28 +107,136 @@ async def test_what_nobody_wrote_is_no_message() -> None:
         await api.say(DM, "a reply", thread_ts=ts)
         await api.delete(DM, ts)
         await api.say(DM, "the future", subtype="hologram")
-        shared = {"is_share": True, "author_name": "Bob", "text": "over &amp; out"}
         await api.say(DM, "what is this?", thread_ts=alert)
-        await api.say(DM, "look", attachments=[shared])
-        await handler.until(lambda: "look" in handler.texts())
+        await handler.until(lambda: "what is this?" in handler.texts())
 
     assert handler.texts() == [
         "hello [there](https://e.org)",
         "a reply",
         "the future",
         "what is this?",
-        "look",
     ]
     assert handler.deletions == [(DM, ts)]
-    look = message_of(handler, "look")
-    assert (look.quoted, look.quoted_name, look.is_outside) == ("over & out", "Bob", True)
     below = message_of(handler, "what is this?")
     assert (below.quoted, below.is_outside) == ("I am a bot", True)
     assert not message_of(handler, "a reply").is_outside
     assert message_of(handler, "the future").described == (
-        "message of a kind that is not known: hologram",
+        "message of a kind that is not known here: hologram",
     )
     assert not any(isinstance(each, Edit) for each in handler.events)
+
+
+def section(*elements: Json) -> Json:
+    """Return a rich text of one line."""
+    return {"type": "rich_text_section", "elements": list(elements)}
+
+
+RICH: Json = {
+    "type": "rich_text",
+    "elements": [
+        section(
+            {"type": "user", "user_id": BOB},
+            {"type": "text", "text": " says 1 < 2 "},
+            {"type": "link", "url": "https://e.org", "text": "there"},
+            {"type": "emoji", "name": "tada"},
+        ),
+        {
+            "type": "rich_text_list",
+            "style": "ordered",
+            "elements": [section({"type": "text", "text": each}) for each in ("one", "two")],
+        },
+        {"type": "rich_text_quote", "elements": [{"type": "text", "text": "old\nwords"}]},
+        {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": "x = 1"}]},
+    ],
+}
+TABLE: Json = {
+    "type": "table",
+    "rows": [
+        [{"type": "raw_text", "text": "Item"}, {"type": "raw_text", "text": "a | b"}],
+        [{"type": "rich_text", "elements": [section({"type": "link", "url": "https://e.org"})]}],
+        [{"type": "raw_text", "text": "C"}, {"type": "raw_number", "value": 7}],
+    ],
+}
+PASTED: Json = {"id": 1, "fallback": "[no preview available]", "blocks": [TABLE]}
+TABLE_TEXT = "| Item | a \\| b |\n| --- | --- |\n| https://e.org |  |\n| C | 7 |"
+SHARED: Json = {"is_share": True, "author_name": "Bob", "text": "over &amp;\nout"}
+IN_BLOCKS: Json = {"message_blocks": [{"message": {"blocks": [RICH, TABLE]}}]}
+PREVIEW: Json = {
+    "from_url": "https://w.x",
+    "title": "Rain",
+    "text": "all <https://w.x|day>",
+    "fields": [{"title": "in", "value": "Berlin"}],
+    "fallback": "Rain",
+}
+PREVIEW_TEXT = "https://w.x\n[embed Rain | all (day)(https://w.x) | in: Berlin | https://w.x]"
+ALERT_TEXT = '[in reply to Grafana: "embed Disk full | on db1"]\nwhy?'
+ALERT: Json = {"color": "danger", "title": "Disk full", "text": "on db1", "fallback": "Disk full"}
+
+
+async def test_whatever_people_send_is_told_in_words() -> None:
+    """What stands in blocks or attachments alone is no silence; the last is below an alert."""
+    rich = "@Bob says 1 < 2 [there](https://e.org):tada:\n1. one\n2. two\n> old\n> words"
+    rich = f"{rich}\n```\nx = 1\n```"
+    rows: list[tuple[Json, str]] = [
+        ({"text": "hi", "blocks": [RICH]}, "hi"),
+        ({"blocks": [RICH]}, rich),
+        ({"text": "which?", "attachments": [PASTED]}, f"which?\n\n{TABLE_TEXT}"),
+        ({"blocks": [TABLE]}, TABLE_TEXT),
+        ({"text": "waves", "subtype": "me_message"}, "* Ann waves"),
+        ({"text": "https://w.x", "attachments": [PREVIEW]}, PREVIEW_TEXT),
+        ({"attachments": [{"fallback": "A cat", "image_url": "https://c"}]}, "[embed A cat]"),
+        ({"attachments": [SHARED]}, "[forwarded from Bob]\nover &\nout"),
+        (
+            {"text": "look", "attachments": [SHARED]},
+            "look\n\n> over &\n> out\n[the quoted lines are forwarded from Bob]",
+        ),
+        (
+            {"attachments": [{"is_msg_unfurl": True} | IN_BLOCKS]},
+            f"[forwarded from somebody else]\n{rich}\n\n{TABLE_TEXT}",
+        ),
+        ({"text": "A huddle started", "room": {"id": "R1"}}, "A huddle started\n[huddle]"),
+        ({"subtype": "hologram"}, "[message of a kind that is not known here: hologram]"),
+        ({"blocks": [{"type": "cube"}]}, "[message of a kind that is not known here: cube]"),
+        ({"blocks": [{"type": "cube", "text": {"text": "six sides"}}]}, "six sides"),
+        (
+            {"files": [{"mode": "tombstone", "name": "a.png"}]},
+            "[file that Slack does not show: a.png]",
+        ),
+        (
+            {"files": [{"mode": "external", "name": "b", "external_url": "https://d"}]},
+            "[file that stands elsewhere: b https://d]",
+        ),
+        ({"files": [{"mode": "snippet", "name": "c.py"}]}, "file c.py"),
+        ({"files": [{"mode": "email", "title": "Re: lunch"}]}, "file Re: lunch"),
+        ({"files": [{"mode": "quip", "name": "F1", "title": "Plan"}]}, "file Plan.html"),
+        (
+            {"attachments": [SHARED | {"files": [{"name": "d.pdf"}]}]},
+            "[forwarded from Bob]\nover &\nout\nfile d.pdf",
+        ),
+    ]
+    async with open_slack_world() as world, world.running() as handler:
+        alert = await world.api.say(
+            DM, "", "", bot_id="B9", username="Grafana", attachments=[ALERT]
+        )
+        table = await world.api.say(DM, "", attachments=[PASTED])
+        below = [({"text": "why?", "thread_ts": alert}, ALERT_TEXT)]
+        for fields, _ in (*rows, *below):
+            await world.api.say(DM, **{"text": "", **fields})
+        pasted = world.api.channels[DM]["messages"][table]
+        other = {"attachments": [PASTED | {"blocks": [{"type": "table", "rows": [["x"]]}]}]}
+        await world.api._tell_change(DM, pasted | other, pasted)
+        await handler.until_handled(len(rows) + 3)
+
+    messages = [each for each in handler.events if isinstance(each, Message)][1:]
+    told = [
+        "\n".join((compose(each, in_group=False), *(f"file {f.file_name}" for f in each.files)))
+        for each in messages
+    ]
+    assert [each.strip() for each in told] == [words for _, words in (*rows, *below)]
+    outside = {words for (_, words), each in zip(rows, messages, strict=False) if each.is_outside}
+    assert outside == {words for _, words in rows if "[embed" in words or "forwarded" in words}
+    (edit,) = (each for each in handler.events if isinstance(each, Edit))
+    assert edit.text == "| x |\n| --- |"
 
 
 async def test_questions_are_clicked_and_commands_given() -> None:

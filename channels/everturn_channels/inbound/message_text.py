@@ -37,8 +37,10 @@ _HALVES: Final = re.compile(r"[\ud800-\udfff]")
 _BACKTICKS: Final = re.compile(r"`+")
 _OURS: Final = re.compile(
     r"\[ ?(forwarded\b|in reply to |file |attached: |[^\]]{1,80} (was|were) sent\b|reacted with\b"
-    r"|(location|venue|contact|poll|quiz|dice|sticker|story|embed|post|checklist|game|invoice"
-    r"|voice note|audio file)\b"
+    r"|(location|venue|contact|poll|quiz|dice|(animated )?sticker|story|embed|post|checklist|game"
+    r"|invoice|order of|huddle|live photo|paid media|gift|giveaway|rich message|voice note"
+    r"|audio file|message of a kind|answer to a form|the quoted lines|they came by"
+    r"|request to verify)\b"
     r"|e-mail\b)",
     re.IGNORECASE,
 )

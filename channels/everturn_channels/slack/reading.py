@@ -13,14 +13,19 @@ from everturn_channels.command_registry import typed_command
 from everturn_channels.errors import ConnectionLostError
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.slack.files import files_of
+from everturn_channels.slack.formats.content import (
+    described,
+    embeds_in,
+    passed_on,
+    unread,
+    written_in,
+)
 from everturn_channels.slack.formats.emojis import emoji_of
 from everturn_channels.slack.formats.markup import render
 from everturn_channels.slack.formats.text import (
     QUOTE_CHARS,
-    described,
     is_from_person,
     mentions,
-    passed_on,
     people_in,
     readable,
     thread_of,
@@ -33,6 +38,8 @@ from everturn_channels.slack.sender import Sender
 _MARKS: Final = "/!"
 "A text that begins with a slash is kept by Slack's own clients, unless a mention stands before it."
 _THREADS_KNOWN: Final = 5_000
+_SOMEBODY: Final = "somebody else"
+_AN_APP: Final = "an app"
 
 
 class Login(Struct, frozen=True, kw_only=True):
@@ -61,6 +68,17 @@ class _Thread(Struct, frozen=True, kw_only=True):
     "Whether another app wrote that, by the words of whoever it speaks for."
 
 
+class _Words(Struct, frozen=True, kw_only=True):
+    """What a message says."""
+
+    text: str
+    forwarded_from: str = ""
+    "Whose words all of it is; empty = its sender's own."
+    described: tuple[str, ...] = ()
+    is_outside: bool = False
+    "Whether words in it are those of somebody else than its sender."
+
+
 class EventReader:
     """Reads events for one login."""
 
@@ -84,8 +102,7 @@ class EventReader:
         if not is_from_person(raw):
             return ()
         login, ts = self._login, text_of(raw, "ts")
-        at, written = time_of(ts), text_of(raw, "text")
-        is_meant = mentions(written, login.me)
+        at, is_meant = time_of(ts), mentions(written_in(raw), login.me)
         thread, began = self.thread(channel, raw), _Thread(is_ours=False)
         if thread == ts:
             self._note(channel, ts, is_ours=True)
@@ -95,22 +112,26 @@ class EventReader:
         sender = await login.names.person(text_of(raw, "user"))
         chat = await login.names.chat(channel, thread, sender)
         files, others = files_of(raw, login.api)
-        passed, author = passed_on(raw)
+        words = await self._words(raw, sender.name)
+        more = (*words.described, *others)
+        if not (words.text or files or more) and (left := unread(raw)):
+            more = (left,)
         message = Message(
             id=ts,
             chat=chat,
             sender=sender,
-            text=await self._text(raw),
+            text=words.text,
             at=at,
             is_addressed=is_meant,
             files=files,
-            quoted=passed or began.quoted,
-            quoted_name=author if passed else began.quoted_name,
-            described=(*described(raw), *others),
-            is_outside=bool(passed) or began.is_outside,
+            quoted=began.quoted,
+            quoted_name=began.quoted_name,
+            forwarded_from=words.forwarded_from,
+            described=more,
+            is_outside=words.is_outside or began.is_outside,
         )
         command = typed_command(message.text, marks=_MARKS)
-        if command is None or not (is_meant or chat.type == "dm") or passed:
+        if command is None or not (is_meant or chat.type == "dm") or words.forwarded_from:
             return (message,)
         is_typed = not (raw.get("edited") or files or text_of(raw, "subtype"))
         return (_command(message, command, self._answer(chat, ts), is_typed=is_typed),)
@@ -127,9 +148,9 @@ class EventReader:
             id=ts,
             chat=await login.names.chat(channel, self.thread(channel, raw), sender),
             sender=sender,
-            text=await self._text(raw),
+            text=(await self._words(raw, sender.name)).text,
             at=time_of(text_of(raw, "edited", "ts") or ts),
-            is_addressed=mentions(text_of(raw, "text"), login.me),
+            is_addressed=mentions(written_in(raw), login.me),
         )
         return (edit,)
 
@@ -166,10 +187,35 @@ class EventReader:
         login, thread = self._login, thread_of(raw)
         if thread or not login.has_threads or is_dm(channel):
             return thread
-        return text_of(raw, "ts") if mentions(text_of(raw, "text"), login.me) else ""
+        return text_of(raw, "ts") if mentions(written_in(raw), login.me) else ""
 
-    async def _text(self, raw: Json) -> str:
-        login, written = self._login, text_of(raw, "text")
+    async def _words(self, raw: Json, name: str) -> _Words:
+        """Return what a message says.
+
+        What it passes on is all of it, or stands as a quotation below its sender's own words.
+
+        Args:
+            raw: The message.
+            name: Of its sender.
+        """
+        text = await self._readable(written_in(raw))
+        if text and text_of(raw, "subtype") == "me_message":
+            text = f"* {name} {text}"
+        shared, embeds = passed_on(raw), embeds_in(raw)
+        more = (*described(raw), *embeds)
+        if not shared:
+            return _Words(text=text, described=more, is_outside=bool(embeds))
+        passed = [await self._readable(each.written) for each in shared]
+        authors = ", ".join(dict.fromkeys(each.author or _SOMEBODY for each in shared))
+        if not text:
+            whole = "\n\n".join(filter(None, passed))
+            return _Words(text=whole, forwarded_from=authors, described=more, is_outside=True)
+        quotes = [f"> {line}".rstrip() for line in "\n\n".join(passed).split("\n")]
+        more = (f"the quoted lines are forwarded from {authors}", *more)
+        return _Words(text="\n".join((text, "", *quotes)), described=more, is_outside=True)
+
+    async def _readable(self, written: str) -> str:
+        login = self._login
         names = dict(await login.names.of([u for u in people_in(written) if u != login.me]))
         return readable(written, names | {login.me: login.name}, login.me)
 
@@ -193,15 +239,20 @@ class EventReader:
             raise ConnectionLostError(str(error)) from error
         messages = objects_of(found, "messages")
         first: Json = messages[0] if messages else {}
-        author, is_to_me = text_of(first, "user"), mentions(text_of(first, "text"), login.me)
+        author, is_to_me = text_of(first, "user"), mentions(written_in(first), login.me)
         if is_to_me and login.has_threads and not is_dm(channel):
             return _Thread(is_ours=True)  # it stands in the conversation
         is_own = author == login.me
-        name = login.name if is_own or not author else (await login.names.person(author)).name
-        quoted = (await self._text(first))[:QUOTE_CHARS]
+        name = text_of(first, "username") or text_of(first, "bot_profile", "name") or _AN_APP
+        if author:
+            name = login.name if is_own else (await login.names.person(author)).name
+        words = await self._words(first, name)
+        files, others = files_of(first, login.api)
+        names = [each.file_name for each in files]
+        quoted = " ".join((words.text, *words.described, *names, *others)).strip()
         return _Thread(
             is_ours=is_own or is_to_me,
-            quoted=quoted,
+            quoted=quoted[:QUOTE_CHARS],
             quoted_name=name,
             is_outside=bool(first.get("bot_id")) and not is_own,
         )

@@ -22,6 +22,7 @@ from everturn_channels.ingestion.deliveries import Confirm, Confirmations
 from everturn_channels.ingestion.events import PlatformEvent, ReadEvents
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 from everturn_channels.slack.cursors import ChannelCursors
+from everturn_channels.slack.formats.content import written_in
 from everturn_channels.slack.formats.text import TS, deleted_in, is_from_person
 from everturn_channels.slack.interactions import Interactions
 from everturn_channels.slack.messages import Messages
@@ -125,7 +126,7 @@ class Receiver:
     async def _take_change(self, channel: str, event: Json, confirm: Confirm) -> None:
         """Take a change by a person; Slack tells of much more, and of messages that are gone."""
         now, before = object_of(event, "message"), object_of(event, "previous_message")
-        is_change = text_of(now, "text") != text_of(before, "text")
+        is_change = written_in(now) != written_in(before)
         if not is_change or not is_from_person(now) or not TS.fullmatch(text_of(now, "ts")):
             await confirm()
             return

@@ -11,20 +11,24 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
+from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 
-QUOTE_CHARS: Final = 500  # of a message that is passed on
+QUOTE_CHARS: Final = 500  # of the message that began a thread
 TS: Final = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
 "The id of a message, which is the time when it was written."
 _TAG: Final = re.compile(r"<([^<>\n]*)>")
 _PERSON: Final = re.compile(r"@([UW][A-Z0-9]{1,20})")
 _ENTITIES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
-_BY_PEOPLE: Final = frozenset({"", "file_share", "me_message", "thread_broadcast"})
+BY_PEOPLE: Final = frozenset({"", "file_share", "me_message", "thread_broadcast"})
 "Kinds of messages that people write."
 NOTES: Final = frozenset(
     {
+        "app_conversation_join",
+        "app_conversation_leave",
         "assistant_app_thread",
         "bot_add",
+        "bot_disable",
+        "bot_enable",
         "bot_message",
         "bot_remove",
         "channel_archive",
@@ -47,11 +51,14 @@ NOTES: Final = frozenset(
         "group_purpose",
         "group_topic",
         "group_unarchive",
+        "joiner_notification",
+        "joiner_notification_for_inviter",
         "message_changed",
         "message_deleted",
         "message_replied",
         "pinned_item",
         "reminder_add",
+        "tabbed_canvas_updated",
         "tombstone",
         "unpinned_item",
     }
@@ -157,24 +164,3 @@ def _unescaped(text: str) -> str:
 def mentions(text: str, person: str) -> bool:
     """Whether a text mentions somebody."""
     return person in people_in(text)
-
-
-def passed_on(raw: Json) -> tuple[str, str]:
-    """Return the text of the messages that a message passes on, and who wrote the first of them."""
-    shared = [
-        each
-        for each in objects_of(raw, "attachments")
-        if each.get("is_share") is True or each.get("is_msg_unfurl") is True
-    ]
-    texts = [_unescaped(text_of(each, "text") or text_of(each, "fallback")) for each in shared]
-    author = text_of(shared[0], "author_name") if shared else ""
-    return "\n\n".join(filter(None, texts))[:QUOTE_CHARS], author
-
-
-def described(raw: Json) -> tuple[str, ...]:
-    """Return what a message holds beside text and files, in words of ours that a model reads."""
-    kind = text_of(raw, "subtype")
-    found = [] if kind in _BY_PEOPLE else [f"message of a kind that is not known: {kind[:40]}"]
-    if raw.get("room"):
-        found = ["huddle"]
-    return tuple(found)
