@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.skipif(
 )
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "xmpp_channel.py"
 _NUMBERS: Final = count()
+_PING: Final = re.compile(rb'<iq [^>]*?id="([^"]+)"[^>]*><ping')
 _RETRACT: Final = "urn:xmpp:message-retract:1"
 
 
@@ -72,9 +74,11 @@ class Wire:
     def __init__(self, port: int) -> None:
         self._port = port
         self.port = 0
-        self.loses_answer_to = b""
-        "The next answer after this was said is lost."
-        self._is_losing = False
+        self.loses_answer = False
+        "Whether the answer to the next ping behind a message is lost."
+        self._has_said = False
+        self._lost = b""
+        "The number of that ping: other answers may be on their way."
         self._streams: list[SocketStream] = []
 
     async def cut(self) -> None:
@@ -97,13 +101,15 @@ class Wire:
             tasks.start_soon(self._pump, server, bot, self._lose)
 
     def _note(self, data: bytes) -> bool:
-        if self.loses_answer_to and self.loses_answer_to in data:
-            self.loses_answer_to, self._is_losing = b"", True
+        if self.loses_answer:
+            self._has_said = self._has_said or b"<message" in data
+            if self._has_said and (ping := _PING.search(data)):
+                self.loses_answer, self._has_said, self._lost = False, False, ping[1]
         return True
 
     def _lose(self, data: bytes) -> bool:
-        is_lost = self._is_losing and b"result" in data
-        self._is_losing = self._is_losing and not is_lost
+        is_lost = bool(self._lost) and self._lost in data
+        self._lost = b"" if is_lost else self._lost
         return not is_lost
 
     async def _pump(
@@ -220,7 +226,7 @@ class TestXmpp(ChannelContract):
 
     async def lose_answer(self) -> None:
         """Lose what the server says to the next message: the example waits ten seconds for it."""
-        self.wire.loses_answer_to = b"<message"
+        self.wire.loses_answer = True
 
     async def expel(self) -> None:
         """Remove ann's account."""
