@@ -89,3 +89,21 @@ def test_whoever_is_named_is_somebody_or_nobody(phone: str, user_id: str) -> Non
 
     assert first == again
     assert bool(first) == (is_phone(phone) or is_user_id(user_id))
+
+
+def test_nobody_is_taken_for_who_had_their_number_however_many_write() -> None:
+    """More people than are kept: who comes too late is known by Meta's id, before and after."""
+
+    async def ask() -> None:
+        handler = RecordingHandler()
+        people, numbers = People(handler), range(10_000_000, 10_006_000)
+        first = [await people.id_of(f"{n}", f"DE.{n}") for n in numbers]
+        again = [await People(handler).id_of(f"{n}", f"DE.{n}") for n in numbers]
+        heirs = [await people.id_of(f"{n}", f"US.{n}") for n in numbers]
+
+        assert first == again
+        assert sum(map(is_phone, first)) > 3_500  # of the 4,000 that are kept
+        assert heirs == [f"US.{n}" for n in numbers]
+        assert len(handler.cursors) <= 8_000  # a channel keeps 10,000 of all kinds
+
+    anyio.run(ask)

@@ -22,8 +22,10 @@ logger = logging.getLogger(__name__)
 
 _PHONE: Final = re.compile(r"[0-9]{5,20}")
 _USER_ID: Final = re.compile(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}")
-_SLOTS: Final = 5_000
-"Ids that outlive a restart: each write of the cursors holds all of them."
+_SLOTS: Final = 4_000
+"Of numbers, and as many of ids: each write of the cursors holds all, and they drop what is oldest."
+_TRIES: Final = 8
+"Slots that a name may have."
 
 
 def is_phone(text: str) -> bool:
@@ -58,7 +60,8 @@ class People:
 
     Operators give a number to somebody else once it was free for a while. Meta's id says so: it
     stays as long as a person has their number, and another person has another one. They are then
-    known by that, and by nothing that the one before them was let in for.
+    known by that, and by nothing that the one before them was let in for. So nobody is known by a
+    number whose holder cannot be kept, as there is no more place: Meta's id says who they are.
     """
 
     def __init__(self, handler: InboundHandler) -> None:
@@ -80,25 +83,34 @@ class People:
             return phone
         holder = self._kept("number", phone) if phone else user_id
         known = self._kept("id", user_id)
-        is_theirs = holder in {"", user_id}
-        found = known or (phone if phone and is_theirs else user_id)
+        if not holder and known in {"", phone} and await self._keep("number", phone, user_id):
+            holder = user_id
+        found = known or (phone if phone and holder == user_id else user_id)
         if not known:
             await self._keep("id", user_id, found)
-            if not is_theirs:
+            if holder != user_id:
+                why = "is somebody else's now" if holder else "is one too many to keep"
                 extra = {"chat": found, "number": phone}
-                logger.warning("a telephone number is somebody else's now", extra=extra)
-        if phone == found and not holder:
-            await self._keep("number", phone, user_id)
+                logger.warning("a telephone number %s: allow the id of Meta's", why, extra=extra)
         return found
 
     def _kept(self, kind: str, name: str) -> str:
-        """Return what is kept of a name; empty = nothing, or another name has its place."""
-        whose, _, value = self._handler.cursor(_slot(kind, name)).partition(" ")
-        return value if whose == name else ""
+        """Return what is kept of a name; empty = nothing."""
+        for slot in _slots(kind, name):
+            whose, _, value = self._handler.cursor(slot).partition(" ")
+            if whose == name:
+                return value
+        return ""
 
-    async def _keep(self, kind: str, name: str, value: str) -> None:
-        await self._handler.keep_cursor(_slot(kind, name), f"{name} {value}")
+    async def _keep(self, kind: str, name: str, value: str) -> bool:
+        """Keep what is known of a name where no other is kept; return whether there was a place."""
+        for slot in _slots(kind, name):
+            if not self._handler.cursor(slot):
+                await self._handler.keep_cursor(slot, f"{name} {value}")
+                return True
+        return False
 
 
-def _slot(kind: str, name: str) -> str:
-    return f"{kind}:{int(sha256(name.encode()).hexdigest(), 16) % _SLOTS}"
+def _slots(kind: str, name: str) -> list[str]:
+    first = int(sha256(name.encode()).hexdigest(), 16)
+    return [f"{kind}:{(first + step) % _SLOTS}" for step in range(_TRIES)]
