@@ -18,7 +18,7 @@ from support.gateway import open_http_gateway
 from support.openai_client import HI, client_of
 from support.tables import table
 
-from everturn_actors.model import ModelRequest, Reply, ToolCall, ToolResult
+from everturn_actors.model import ModelRequest, Reply, ToolCall, ToolResult, Upload
 from everturn_actors.testing import ScriptedProvider
 
 WEATHER: ChatCompletionToolUnionParam = {
@@ -228,18 +228,37 @@ FORM: ResponseFormatJSONSchema = {
 }
 
 
+def kept_media(folder: Path) -> list[bytes]:
+    """Return the files that came with messages or replies."""
+    return [each.read_bytes() for each in folder.rglob("media/*")]
+
+
 @table("wrong", ["Bonn!", '{"city": "Bonn"}', '["Bonn"]'])
 async def test_an_answer_has_the_form_that_was_asked_for(tmp_path: Path, wrong: str) -> None:
-    """A program that parses the answer gets one that parses: the model is asked again for it."""
-    provider = ScriptedProvider(wrong, '{"town": "Bonn"}')
+    """A program that parses the answer gets one that parses: the model is asked again for it.
+
+    No line for an image stands behind it, and no image is kept of what could not be used.
+    """
+    bad, good = (
+        Upload(data=b"\xff\xd8\xff" + each, media_type="image/jpeg") for each in (b"1", b"2")
+    )
+    provider = ScriptedProvider(
+        Reply(text=wrong, images=(bad,)), Reply(text='{"town": "Bonn"}', images=(good, good))
+    )
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,
         client_of(gateway) as client,
     ):
         answer = await client.chat.completions.create(
-            model="test", messages=HI, response_format=FORM
+            model="test", messages=HI, response_format=FORM, extra_headers=CHAT
         )
+        async with gateway.client() as reader:
+            (row,) = (await reader.get("/api/v1/sessions")).json()["sessions"]
+            listed = await reader.get(f"/api/v1/sessions/{row['id']}/messages")
+            (attached,) = listed.json()["messages"][-1]["attachments"]
 
+    assert kept_media(tmp_path) == [good.data]
+    assert attached["media_type"] == "image/jpeg"
     assert json.loads(answer.choices[0].message.content or "") == {"town": "Bonn"}
     assert provider.requests[0].options.response_format == FORM
     assert "could not be used: it " in provider.requests[1].messages[-1].text

@@ -23,6 +23,7 @@ from everturn_actors.errors import ModelError, RateLimitedError
 from everturn_actors.events import Body, Event, ModelReplied, ReplyBroken
 from everturn_actors.journal.log.codec import decode, encode, seed
 from everturn_actors.model import (
+    DEFAULT_OPTIONS,
     ModelRequest,
     PromptFingerprint,
     Reply,
@@ -208,7 +209,7 @@ def reply_of(said: Said) -> Reply | None:
 
 def check(reply: Reply) -> None:
     """Check that a reply can be kept, read at the next start, and sent back, to any API."""
-    reason = flaw_of(reply, sent_files=False)
+    reason = flaw_of(reply, DEFAULT_OPTIONS, sent_files=False)
     body: Body = ModelReplied(
         text=reply.text,
         reasoning=reply.reasoning,

@@ -130,6 +130,8 @@ class Reply(Message, frozen=True, kw_only=True, tag="assistant"):
 
     A turn keeps them as files, and has a line for each in the text.
     """
+    lost_images: tuple[str, ...] = ()
+    "Why others that it made are not there, in words; in no log either."
 
 
 class ToolResult(Message, frozen=True, kw_only=True, tag="tool"):

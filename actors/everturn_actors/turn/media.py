@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyio import to_thread
-from msgspec.structs import replace
 
 from everturn_actors.context.estimation.pictures import SHOWN_BYTES
 from everturn_actors.errors import (
@@ -19,9 +18,10 @@ from everturn_actors.errors import (
     StoreAwayError,
 )
 from everturn_actors.events.turns import images_text
-from everturn_actors.model import Attachment, Reply, Upload
+from everturn_actors.model import Attachment, CallOptions, Reply, Upload
 from everturn_actors.ports import SessionStore, ToolContext
 from everturn_actors.state.validation import ATTACHMENTS_MAX, attachment_of, check_images
+from everturn_actors.turn.reply_flaws import asks_for_form
 
 logger = logging.getLogger(__name__)
 
@@ -42,38 +42,54 @@ async def keep_files(files: Sequence[Upload], context: ToolContext) -> tuple[Att
     return named
 
 
-async def keep_images(reply: Reply, context: ToolContext) -> tuple[Reply, tuple[Attachment, ...]]:
+async def keep_images(
+    reply: Reply, options: CallOptions, context: ToolContext
+) -> tuple[tuple[Attachment, ...], str]:
     """Keep the images that a model made with its reply, before the event of the reply is written.
 
-    What is no image, is too large, or is one too many is named in the text, and costs nothing else.
+    The reply has to be one that can be used: what is kept for another, no event names. The same
+    image counts once. What is no image, is too large, or is one too many costs nothing else.
 
     Returns:
-        The reply without images, with a line in its text for each of them; and what was kept.
+        What was kept, and what follows the text of the reply: a line for each, or why there is
+        none; nothing where the text has to be JSON, which it would not be any more.
 
     Raises:
         JournalError: One could not be kept.
     """
-    if not reply.images:
-        return reply, ()
-    good: list[Upload] = []
-    flaws: list[str] = []
+    if not (reply.images or reply.lost_images):
+        return (), ""
+    good, flaws = await to_thread.run_sync(_looked_at, reply)
+    if over := len(good[ATTACHMENTS_MAX:]):
+        flaws.append(f"{over} of them are more than the {ATTACHMENTS_MAX} of one reply")
+    kept = tuple(attachment for attachment, _ in good[:ATTACHMENTS_MAX])
+    for attachment, image in good[:ATTACHMENTS_MAX]:
+        await context.store.save_media(context.session_id, attachment.name, image.data)
+    for flaw in flaws:
+        fields = {"session_id": context.session_id, "model": reply.model, "error": flaw}
+        logger.warning("an image that a model made cannot be used", extra=fields)
+    if asks_for_form(options):
+        return kept, ""
+    lost = [f"[an image made by the model cannot be used: {each}]" for each in flaws[:_FLAWS_TOLD]]
+    if left := len(flaws[_FLAWS_TOLD:]):
+        lost.append(f"[and {left} more, for reasons that the log has]")
+    lines = "\n".join((*lost, *((images_text(kept),) if kept else ())))
+    return kept, f"\n\n{lines}" if reply.text.strip() else lines
+
+
+def _looked_at(reply: Reply) -> tuple[list[tuple[Attachment, Upload]], list[str]]:
+    """Return the images that can be kept, each once, and why the others cannot. Hashes them."""
+    good: dict[str, tuple[Attachment, Upload]] = {}
+    flaws = [*reply.lost_images]
     for image in reply.images:
         try:
             check_images([image])
         except InvalidInputError as error:
             flaws.append(str(error))
         else:
-            good.append(image)
-    if over := len(good[ATTACHMENTS_MAX:]):
-        flaws.append(f"{over} of them are more than the {ATTACHMENTS_MAX} of one reply")
-    kept = await keep_files(good[:ATTACHMENTS_MAX], context)
-    for flaw in flaws:
-        fields = {"session_id": context.session_id, "model": reply.model, "error": flaw}
-        logger.warning("an image that a model made cannot be used", extra=fields)
-    lost = [f"[an image made by the model cannot be used: {each}]" for each in flaws[:_FLAWS_TOLD]]
-    lines = "\n".join((*lost, *((images_text(kept),) if kept else ())))
-    text = f"{reply.text}\n\n{lines}" if reply.text.strip() else lines
-    return replace(reply, text=text, images=()), kept
+            attachment = attachment_of(image)
+            good.setdefault(attachment.name, (attachment, image))
+    return [*good.values()], flaws
 
 
 class MediaReader:

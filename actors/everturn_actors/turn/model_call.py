@@ -55,7 +55,7 @@ from everturn_actors.turn.counting import CountingHost, count_at_the_edge
 from everturn_actors.turn.media import keep_images
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
 from everturn_actors.turn.provider_boundary import reply_of
-from everturn_actors.turn.reply_flaws import check_withheld, flaw_of, why_not_in_form
+from everturn_actors.turn.reply_flaws import check_withheld, flaw_of
 
 logger = logging.getLogger(__name__)
 
@@ -166,15 +166,12 @@ async def call_model(
         else:
             statistics = _learn(host, agent, (rendered, reply), refusals, timing.clock.now())
             check_withheld(reply)
-            said = reply.text
-            reply, images = await keep_images(reply, host.tool_context)
-            reason = flaw_of(reply, sent_files=turn.sent_files)
-            if not reason and not reply.calls:
-                reason = why_not_in_form(said, turn.options)
-            if reason:
+            if reason := flaw_of(reply, turn.options, sent_files=turn.sent_files):
                 return _broken(turn, reply, reason)
-            host.add_text(live, reply.text.removeprefix(said))
-            return replace(_replied(reply, rendered, statistics), images=images)
+            images, told = await keep_images(reply, turn.options, host.tool_context)
+            host.add_text(live, told)
+            text = reply.text + told
+            return replace(_replied(reply, rendered, statistics), text=text, images=images)
 
 
 async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:

@@ -31,7 +31,7 @@ def check_withheld(reply: Reply) -> None:
             again, it would do the same.
     """
     why = _WITHHELD.get(reply.stop_reason)
-    if why and not reply.calls and not has_words(reply.text):
+    if why and not (reply.calls or reply.images or has_words(reply.text)):
         msg = f"there is no answer: {why}"
         raise ModelRefusedError(msg)
 
@@ -41,15 +41,19 @@ def has_words(text: str) -> bool:
     return any(char.isprintable() and not char.isspace() for char in text)
 
 
-def flaw_of(reply: Reply, *, sent_files: bool) -> str:
+def flaw_of(reply: Reply, options: CallOptions, *, sent_files: bool) -> str:
     """Return why a reply cannot be used; empty for one that can.
 
-    One without calls ends the turn, so it has to say something. A file that the turn has sent is
-    said enough: a model that ends such a turn without a word means it so. Text beside calls is
-    not: it was written before the model knew what they give.
+    One without calls ends the turn, so it has to say something, in the form that was asked for. A
+    file that the turn has sent, or an image, is said enough: a model that ends such a turn without
+    a word means it so. Text beside calls is not: it was written before the model knew what they
+    give.
     """
     if not reply.calls:
-        return "" if sent_files or has_words(reply.text) else _emptiness(reply)
+        shows = sent_files or reply.images or reply.lost_images
+        if not (shows or has_words(reply.text)):
+            return _emptiness(reply)
+        return why_not_in_form(reply.text, options)
     if reply.stop_reason == "length":
         return "it was cut off at the output limit before its calls were complete"
     ids = {call.call_id for call in reply.calls}
@@ -99,6 +103,11 @@ def check_form(options: CallOptions) -> None:
         why_not_in_form("{}", options)
 
 
+def asks_for_form(options: CallOptions) -> bool:
+    """Whether an answer has to be JSON."""
+    return bool(options.response_format.get("type", "text") != "text")
+
+
 def schema_of(options: CallOptions) -> Mapping[str, object] | None:
     """Return the schema that an answer has to follow; None where there is none."""
     if options.response_format.get("type") != "json_schema":
@@ -113,8 +122,7 @@ def why_not_in_form(text: str, options: CallOptions) -> str:
     Raises:
         InvalidInputError: The schema is none.
     """
-    kind = options.response_format.get("type", "text")
-    if kind == "text":
+    if not asks_for_form(options):
         return ""
     try:
         answer = load_json(text.encode())
