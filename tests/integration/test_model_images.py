@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import replace
 
 import orjson
 import pytest
+from support.answers import Answer
 from support.delivering import delivering
+from support.model_api import open_model_api
+from support.provider_kinds import OPENAI, RESPONSES, Kind, ignore, open_kind, request
+from support.tables import table
 
+from everturn_actors.errors import ModelTransientError
 from everturn_actors.events import ModelReplied
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ModelRequest, Reply, ToolDefinition, Upload
+from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.providers.responses.reading import ReplyReader as ResponsesReader
 from everturn_gateway.providers.responses.wire import BodyWriter as ResponsesWriter
+from everturn_gateway.providers.transport.images import IMAGES_LIMIT_CHARS, ReplyImages
 from everturn_gateway.providers.transport.parts import Reader
 from everturn_gateway.providers.transport.reading import ReplyReader
 from everturn_gateway.providers.transport.wire import BodyWriter
@@ -75,66 +84,120 @@ async def test_what_is_no_image_is_named_and_costs_nothing_else() -> None:
 
 
 END = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+ADDRESS = f"data:image/png;base64,{BASE64}"
 
 
-@pytest.mark.parametrize(
-    ("kind", "events"),
-    [
-        (
-            ReplyReader,
-            [
-                {
-                    "choices": [
-                        {
-                            "delta": {
-                                "content": "",
-                                "images": [
-                                    {"image_url": {"url": f"data:image/png;base64,{BASE64}"}}
-                                ],
-                            }
-                        }
-                    ]
-                },
-                END,
-            ],
-        ),
-        (
-            ReplyReader,
-            [
-                {
-                    "choices": [
-                        {
-                            "message": {
-                                "content": [
-                                    {"type": "image_url", "image_url": {"url": f"data:,{BASE64}"}}
-                                ]
-                            },
-                            "finish_reason": "stop",
-                        }
-                    ]
-                }
-            ],
-        ),
-        (
-            ResponsesReader,
-            [
-                {
-                    "type": "response.output_item.done",
-                    "output_index": 0,
-                    "item": {"type": "image_generation_call", "id": "ig_1", "result": BASE64},
-                },
-                {"type": "response.completed", "response": {"status": "completed"}},
-            ],
-        ),
-    ],
-    ids=["openrouter", "part", "responses"],
-)
-def test_each_api_has_its_own_form(kind: type[Reader], events: list[object]) -> None:
-    """However it comes, it is the same file."""
+UNKNOWN = "it came in a form that is not understood"
+FAILED = "none came: its making ended as 'failed'"
+
+
+def chat(*images: object, content: object = "") -> object:
+    """Return a chunk of a chat completion."""
+    return {"choices": [{"delta": {"content": content, "images": images}}]}
+
+
+def at(address: object) -> object:
+    """Return an image as a part of a chat completion."""
+    return {"type": "image_url", "image_url": address}
+
+
+def call(result: object, name: str = "ig_1", status: str = "completed") -> object:
+    """Return an image as an item of the Responses API."""
+    return {"type": "image_generation_call", "id": name, "status": status, "result": result}
+
+
+def done(item: object) -> object:
+    """Return the event with which an item is whole."""
+    return {"type": "response.output_item.done", "output_index": 0, "item": item}
+
+
+def completed(*output: object) -> object:
+    """Return the event with which a response ends."""
+    response = {"status": "completed", "output": [*output]}
+    return {"type": "response.completed", "response": response}
+
+
+def read(kind: type[Reader], *events: object) -> Reply:
+    """Return the reply that these events are."""
     reader = kind(where="m at host", model="m", on_text=lambda _: None)
     for event in events:
         reader.take(b"", orjson.dumps(event))
-    assert reader.reply().images == (image(),)
+    return reader.reply()
+
+
+@table(
+    ("kind", "events"),
+    [
+        (ReplyReader, [chat(at({"url": ADDRESS})), END]),
+        (ReplyReader, [chat(at(ADDRESS)), END]),
+        (ReplyReader, [chat(ADDRESS), END]),
+        (ReplyReader, [chat(at({"url": ADDRESS})), chat(at({"url": ADDRESS})), END]),
+        (ReplyReader, [chat(content=[at({"url": f"data:,{BASE64}"})]), END]),
+        (ReplyReader, [chat(at(ADDRESS), content=[at(ADDRESS)]), END]),
+        (ResponsesReader, [done(call(BASE64)), completed()]),
+        (ResponsesReader, [completed(call(BASE64))]),
+        (ResponsesReader, [done(call(BASE64)), completed(call(BASE64))]),
+        (ResponsesReader, [{"object": "response", "output": [call(BASE64)]}]),
+    ],
+)
+def test_each_api_has_its_own_form(kind: type[Reader], events: list[object]) -> None:
+    """However it comes, and however often, it is the same file, once."""
+    reply = read(kind, *events)
+    assert (reply.images, reply.lost_images) == ((image(),), ())
+
+
+GOOD: Mapping[type[Reader], list[object]] = {
+    ReplyReader: [chat(at(ADDRESS)), END],
+    ResponsesReader: [done(call(BASE64)), completed()],
+}
+
+
+@table(
+    ("kind", "event", "lost"),
+    [
+        (ReplyReader, chat(at("data:image/png;base64,&&&")), {"it is no base64"}),
+        (ReplyReader, chat(at("data:image/png")), {"it is no base64"}),
+        (ReplyReader, chat(at("http://169.254.169.254/latest")), {"it is an address"}),
+        (ReplyReader, chat(at(None), at(1)), {UNKNOWN}),
+        (ReplyReader, chat(content=[{"type": "image_url"}]), {UNKNOWN}),
+        (ResponsesReader, done(call(None, status="failed")), {FAILED}),
+        (ResponsesReader, completed(call(None, status="failed")), {FAILED}),
+        (ResponsesReader, completed("nonsense"), set[str]()),
+    ],
+)
+def test_what_cannot_be_used_is_told_and_costs_nothing_else(
+    kind: type[Reader], event: object, lost: set[str]
+) -> None:
+    """The reply has its good image, and nothing is fetched."""
+    reply = read(kind, event, event, *GOOD[kind])
+    assert (reply.images, {*reply.lost_images}) == ((image(),), lost)
+    assert len(reply.lost_images) == len(lost)
+
+
+def test_many_and_large_images_have_bounds_that_are_told() -> None:
+    """A list of them holds the loop up no longer than to parse it, and memory is not filled."""
+    empty, large = [at("")] * 200_000, "A" * (IMAGES_LIMIT_CHARS - 4)
+    many = read(ReplyReader, chat(at(ADDRESS), *empty), *GOOD[ReplyReader])
+    apart = [chat(at(f"{n:04}")) for n in range(101)]
+    several = read(ReplyReader, *GOOD[ReplyReader][:1], *apart, END)
+    two = read(ReplyReader, *GOOD[ReplyReader][:1], chat(at(large), at(large)), END)
+
+    assert [len(each.images) for each in (many, several, two)] == [2, 100, 1]
+    assert many.lost_images == ("199901 more than 100 were not looked at",)
+    assert several.lost_images == ("2 more than 100 were not looked at",)
+    assert two.lost_images == ("the images of one reply may have 32 MiB as base64",)
+
+
+def stream(*events: object) -> Answer:
+    """Return these events as the stream that a server sends."""
+    return Answer(body=b"".join(b"data: %b\n\n" % orjson.dumps(each) for each in events))
+
+
+def test_images_without_end_end() -> None:
+    """Those that come again, and are not kept, are read all the same."""
+    chunk, piece = chat(at("A" * 1_000_000)), "its images do not end"
+    with pytest.raises(ModelTransientError, match=piece):
+        read(ReplyReader, *[chunk] * 200)
 
 
 def test_a_model_is_asked_for_images_where_its_agent_says_so() -> None:
@@ -153,11 +216,30 @@ def test_a_model_is_asked_for_images_where_its_agent_says_so() -> None:
     assert b"image" not in ResponsesWriter().body(replace(both, makes_images=False))
 
 
-def test_rubbish_in_the_place_of_an_image_is_handed_on_to_be_named() -> None:
-    """And an address elsewhere is not fetched."""
-    reader = ReplyReader(where="m at host", model="m", on_text=lambda _: None)
-    for url in ("data:image/png;base64,&&&", "http://169.254.169.254/latest"):
-        images = [{"image_url": {"url": url}}]
-        reader.take(b"", orjson.dumps({"choices": [{"delta": {"content": "", "images": images}}]}))
-    reader.take(b"", orjson.dumps(END))
-    assert [each.data for each in reader.reply().images] == [b"&&&", url.encode()]
+@table("kind", [OPENAI, RESPONSES])
+async def test_the_largest_image_comes_in_one_event(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its frame; it is decoded beside the event loop. What is no image may not be so large."""
+    threads, decode = list[str](), ReplyImages.decode
+
+    def decoded(images: ReplyImages) -> None:
+        threads.append(threading.current_thread().name)
+        decode(images)
+
+    monkeypatch.setattr(ReplyImages, "decode", decoded)
+    data = PNG + bytes(ATTACHMENT_BYTES - len(PNG))
+    text = b64encode(data).decode()
+    events = [chat(at(f"data:image/png;base64,{text}")), END]
+    if kind is RESPONSES:
+        events = [done(call(text)), completed(call(text))]
+    async with open_model_api() as api, open_kind(kind, api) as adapter:
+        api.script(stream(*events), stream(chat(*[[]] * 2_500_000)), stream("A" * 40_000_000))
+        reply = await adapter.complete(request(), ignore)
+        for why in ("is large, and no image", "larger than 36 MiB"):
+            with pytest.raises(ModelTransientError, match=why):
+                await adapter.complete(request(), ignore)
+
+    assert [each.data == data for each in reply.images] == [True]
+    assert threads
+    assert "MainThread" not in threads

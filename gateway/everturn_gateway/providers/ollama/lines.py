@@ -27,7 +27,7 @@ class LineParser:
             *lines, tail = (bytes(self._tail) + piece).split(b"\n")
             self._tail = bytearray(tail)
         if len(self._tail) > EVENT_LIMIT_BYTES:
-            raise EventTooLargeError
+            raise EventTooLargeError(EVENT_LIMIT_BYTES)
         return [(b"", line) for line in lines if line.strip()]
 
     def finish(self) -> list[Event]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from everturn_actors.json_values import as_list, as_object
 from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
 from everturn_gateway.providers.transport.opaque import pack
@@ -97,7 +98,8 @@ class ReplyReader(Reader):
             else self._stop_reason,
             model=self._model,
             opaque=self._opaque(),
-            images=tuple(self._parts.images),
+            images=self.images.made,
+            lost_images=self.images.lost,
         )
 
     def _opaque(self) -> str:
@@ -133,8 +135,8 @@ class ReplyReader(Reader):
                 call = CallParts(call_id=named(item["call_id"]), name=name, arguments=[arguments])
                 self._kept.append({"type": "call", "at": len(self._calls)})
                 self._calls.append(call)
-            case "image_generation_call" if item.get("result"):
-                self._parts.picture(item["result"])
+            case "image_generation_call":
+                self._take_image(place, item)
             case "reasoning" | "compaction" if item.get("encrypted_content"):
                 kept = {n: item[n] for n in _KEPT if item.get(n) is not None}
                 self._parts.count_part(kept)
@@ -144,6 +146,13 @@ class ReplyReader(Reader):
             case _:
                 pass
         return None
+
+    def _take_image(self, place: object, item: dict[str, Any]) -> None:
+        if item.get("result"):
+            self.images.take(item["result"])
+        else:
+            why = f"none came: its making ended as {named(item.get('status') or 'failed')!r}"
+            self.images.lose(why, named(item.get("id") or place))
 
     def _take_message(self, place: object, item: dict[str, Any]) -> str | None:
         text = None
@@ -161,6 +170,10 @@ class ReplyReader(Reader):
     def _take_end(self, response: dict[str, Any]) -> None:
         if response.get("status") == "failed" or response.get("error"):
             raise error_in_stream(refusal_in(response.get("error") or {}), self._where)
+        # Some servers send them with the end alone; the others once more.
+        for place, item in enumerate(map(as_object, as_list(response.get("output")))):
+            if item.get("type") == "image_generation_call":
+                self._take_image(place, item)
         self._model = named(response.get("model") or self._model)
         self._usage = _usage(response.get("usage") or {})
         details: Any = response.get("incomplete_details") or {}

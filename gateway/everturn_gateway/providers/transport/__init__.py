@@ -9,6 +9,7 @@
 - `http_port`: what is asked of an HTTP client, whichever library it is
 - `http_session`: the connections to one address, by aiohttp, which takes 100 ms to load: at the
   first call
+- `images`: the images of one reply while they arrive, as text that holds them
 - `model_errors`: what a provider's refusal means for the turn: which error, and how long to wait
 - `opaque`: what a provider wants back with a reply, as the journal keeps it: only for who gave it
 - `parts`: the parts of one reply while they arrive

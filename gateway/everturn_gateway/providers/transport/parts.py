@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from base64 import b64decode
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from everturn_actors.errors import ModelTransientError, TruncatedStreamError
-from everturn_actors.model import Reply, ToolCall, Upload
-from everturn_actors.state.validation import sniffed
+from everturn_actors.model import Reply, ToolCall
 from everturn_gateway.providers.transport.encoding import dumps, loads, mend
+from everturn_gateway.providers.transport.images import ReplyImages
+from everturn_gateway.providers.transport.sse import EVENT_LIMIT_BYTES
 
 REPLY_LIMIT_CHARS = 4 * 1024 * 1024  # all that one reply holds; no model writes that much
-IMAGES_LIMIT_CHARS = 32 * 1024 * 1024  # of all images of a reply, as base64
+VALUES_MOST: Final = 1_000_000  # in a chunk that is so large for its images
 PART_CHARS = (
     64  # what a call or a block counts for beside its texts, so that empty ones end as well
 )
@@ -65,16 +65,15 @@ class ReplyParts:
         self._half = ""
         "The first half of a surrogate pair whose second half comes with the next chunk."
         self._size_chars = 0
-        self._images_chars = 0
-        self.images: list[Upload] = []
-        "What the model made so far; not checked."
+        self.images = ReplyImages(where)
+        "What the model made so far."
         self.text_chars = 0
         "How much of the text was handed on."
 
     @property
     def begun(self) -> bool:
         """Whether any text or thought has arrived."""
-        return bool(self._text or self._reasoning or self.images)
+        return bool(self._text or self._reasoning or self.images.chars)
 
     @property
     def text(self) -> str:
@@ -101,30 +100,6 @@ class ReplyParts:
             self._text.append(text)
             self.text_chars += len(text)
             self._on_text(text)
-
-    def picture(self, encoded: object) -> None:
-        """Take an image that the model made: base64, or an address that holds it (`data:...`).
-
-        Whatever it is, the turn looks at the bytes, and names what is no image; nothing is fetched.
-
-        Raises:
-            TypeError: It is no text.
-            ModelTransientError: With it the images are larger than those of any reply may be.
-        """
-        text = piece_of(encoded)
-        self._images_chars += PART_CHARS + len(text)
-        if self._images_chars > IMAGES_LIMIT_CHARS:
-            msg = f"{self.where}: its images are larger than {IMAGES_LIMIT_CHARS} characters"
-            raise ModelTransientError(msg)
-        if text.startswith("data:"):
-            text = text.partition(",")[2]
-        try:
-            data = b64decode(text, validate=True)
-        except ValueError:
-            data = text.encode("utf-8", "replace")[:NAME_CHARS]
-        kind = sniffed(data) or "image/png"
-        name = f"image-{len(self.images) + 1}.{kind.removeprefix('image/')}"
-        self.images.append(Upload(data=data, media_type=kind, file_name=name))
 
     def end_text(self) -> None:
         """Hand on what was held back in the hope of its other half."""
@@ -171,8 +146,11 @@ class ReplyParts:
         """Return a chunk, parsed.
 
         Raises:
-            ModelTransientError: It is not JSON.
+            ModelTransientError: It is not JSON, or would take far more memory than it has bytes.
         """
+        if len(data) > EVENT_LIMIT_BYTES and _values_most(data) > VALUES_MOST:
+            msg = f"{self.where}: a chunk of the reply is large, and no image"
+            raise ModelTransientError(msg)
         try:
             return loads(data)
         except ValueError as error:
@@ -229,6 +207,11 @@ class Reader(ABC):
         self._stop_reason = ""
         self.done = False
         "Whether the provider said that nothing more comes."
+
+    @property
+    def images(self) -> ReplyImages:
+        """The images that have arrived."""
+        return self._parts.images
 
     @property
     def complete(self) -> bool:
@@ -304,6 +287,16 @@ def piece_of(value: object) -> str:
 def count_of(value: object) -> int:
     """Return a reported number of tokens, within reason; 0 for what is none."""
     return min(value, COUNT_MAX) if type(value) is int and value > 0 else 0  # True is none
+
+
+def _values_most(data: bytes) -> int:
+    """Return how many values JSON has at most."""
+    commas = data.count(b",")
+    # No parser here goes deeper than 1,024: without a comma that is all, and one look is enough.
+    at_most = (commas + 1) * 1024
+    if at_most > VALUES_MOST:
+        at_most = commas + data.count(b"[") + data.count(b"{") + 1
+    return at_most
 
 
 def _excerpt(data: bytes) -> str:

@@ -108,7 +108,8 @@ class ReplyReader(Reader):
             stop_reason=self._stop_reason,
             model=self._model,
             opaque=self._opaque(),
-            images=tuple(self._parts.images),
+            images=self.images.made,
+            lost_images=self.images.lost,
         )
 
     def _opaque(self) -> str:
@@ -139,15 +140,13 @@ class ReplyReader(Reader):
         if extra := delta.get("extra_content"):
             self._parts.count_part(extra)
             self._extra = extra
-        for image in delta.get("images") or ():
-            self._parts.picture(image["image_url"]["url"])
+        if images := delta.get("images"):
+            self._parts.images.take_all(images)
         content: Any = delta.get("content") or delta.get("refusal")
         if content is None or isinstance(content, str):
             return content
         parts: list[Any] = content
-        for part in parts:
-            if part.get("type") == "image_url":
-                self._parts.picture(part["image_url"]["url"])
+        self._parts.images.take_all([each for each in parts if each.get("type") == "image_url"])
         return "".join(str(part.get("text") or "") for part in parts)
 
     def _take_detail(self, piece: dict[str, object]) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-EVENT_LIMIT_BYTES = 16 * 1024 * 1024  # one event, which may hold images that a model made
+EVENT_LIMIT_BYTES: Final = 4 * 1024 * 1024  # one event; a whole reply in one piece is far below it
+IMAGE_EVENT_BYTES: Final = 36 * 1024 * 1024  # the same with an image of 20 MiB as base64 in it
 
 Event: TypeAlias = tuple[bytes, bytes]
 "The name (empty = none given) and the data of one event."
@@ -18,17 +19,21 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventTooLargeError(ValueError):
-    """An event of the stream is larger than 16 MiB."""
+    """An event of the stream is too large."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"an event of the stream is larger than {limit_bytes >> 20} MiB")
 
 
 class EventParser:
     """Turns pieces of a stream into its events.
 
     Lines may end with LF, CR or CRLF. Comments, ids, retry times and unknown fields are passed
-    over; events without data do not count.
+    over; events without data do not count. No event may be larger than `limit_bytes`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int = EVENT_LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
         self._tail = bytearray()
         "Bytes after the last line end; no line end is among them."
         self._name = b""
@@ -42,7 +47,7 @@ class EventParser:
         """Return the events that `piece` completes, oldest first.
 
         Raises:
-            EventTooLargeError: An event exceeds `EVENT_LIMIT_BYTES`.
+            EventTooLargeError: An event exceeds the limit.
         """
         if (
             piece.startswith(b"data: ")
@@ -67,7 +72,10 @@ class EventParser:
             lines = buffered.splitlines()  # of bytes: at LF, CR and CRLF, nowhere else
             tail = b"" if buffered.endswith((b"\n", b"\r")) else lines.pop()
         elif b"\n" in piece:
-            lines = (bytes(self._tail) + piece if self._tail else piece).split(b"\n")
+            lines = piece.split(b"\n")
+            if self._tail:  # which may be an image: nothing else is copied with it
+                self._tail += lines[0]
+                lines[0] = bytes(self._tail)
             tail = lines.pop()
         else:
             self._tail += piece
@@ -112,5 +120,5 @@ class EventParser:
         return events
 
     def _check_size(self) -> None:
-        if len(self._tail) + self._data_bytes > EVENT_LIMIT_BYTES:
-            raise EventTooLargeError
+        if len(self._tail) + self._data_bytes > self._limit_bytes:
+            raise EventTooLargeError(self._limit_bytes)

@@ -30,6 +30,7 @@ from everturn_gateway.providers.transport.http_port import (
     SilentError,
     UnreachableError,
 )
+from everturn_gateway.providers.transport.images import LARGE_CHARS
 from everturn_gateway.providers.transport.model_errors import (
     Refusal,
     error_for,
@@ -37,13 +38,12 @@ from everturn_gateway.providers.transport.model_errors import (
     request_id,
 )
 from everturn_gateway.providers.transport.parts import UNKNOWN_FORM, Reader
-from everturn_gateway.providers.transport.sse import EventTooLargeError
+from everturn_gateway.providers.transport.sse import IMAGE_EVENT_BYTES, EventTooLargeError
 from everturn_gateway.providers.transport.windows import WINDOW_TIMEOUT_S, served_window
 
 logger = logging.getLogger(__name__)
 
 ERROR_BODY_LIMIT_BYTES = 64 * 1024
-REPLY_BODY_LIMIT_BYTES = 16 * 1024 * 1024  # of a server that does not stream though it was asked to
 TAIL_S = 5.0  # from the end of the reply to its usage and the end of the stream
 _REDIRECTS = (301, 302, 303, 307, 308)
 DRAIN_S = 0.2  # what may follow the last chunk; then the connection is given up, not kept
@@ -191,11 +191,11 @@ class Transport:
                     raise await self._refused(answer, where)
                 named = request_id(answer.headers)
                 await self._read(answer, reader, where)
-            return reader.reply()
+            return await _whole(reader)
         except HttpError as error:
             if not reader.complete:  # else only usage is lost, and the reply is whole
                 raise _with_id(self._broken(error, reader, where), named) from error
-            return reader.reply()
+            return await _whole(reader)
         except ModelError as error:
             raise _with_id(error, named) from error.__cause__
 
@@ -232,12 +232,12 @@ class Transport:
             msg = f"{where}: answered with a web page; is base_url the address of an API?"
             raise ModelRefusedError(msg)
         if kind == "application/json":
-            reader.take(b"", await _limited(answer, REPLY_BODY_LIMIT_BYTES))
+            reader.take(b"", await _limited(answer, IMAGE_EVENT_BYTES))
             return
         try:
             await _read_events(answer, self._parser(), reader)
         except EventTooLargeError as error:
-            msg = f"{where}: {error.__doc__}"
+            msg = f"{where}: {error}"
             raise ModelTransientError(msg) from error
 
 
@@ -266,6 +266,13 @@ async def _read_events(answer: Answer, parser: Parser, reader: Reader) -> None:
     if not done:
         for name, data in parser.finish():
             reader.take(name, data)
+
+
+async def _whole(reader: Reader) -> Reply:
+    """Return the reply, of which large images were decoded beside the event loop."""
+    if reader.complete and reader.images.chars > LARGE_CHARS:
+        await anyio.to_thread.run_sync(reader.images.decode)
+    return reader.reply()
 
 
 async def _limited(answer: Answer, limit_bytes: int) -> bytes:
