@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from secrets import token_bytes
 
 import anyio
 from support.crashing import CrashingStore, Moment
@@ -20,6 +21,7 @@ from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import CoreError
+from everturn_actors.events import ModelReplied
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ModelRequest, Reply, ToolCall, Upload, UserMessage
 from everturn_actors.ports import ToolCapabilities, ToolOutput
@@ -29,8 +31,9 @@ from everturn_channels.settings import ChannelSettings
 
 FILE = Upload(data=b"hello", media_type="text/plain", file_name="a.txt")
 SAYS = "let me see what there is to be seen here"
+IMAGE = b"\x89PNG\r\n\x1a\n"
 LONG = "a" * 100 + "b" * 100 + "c" * 10
-EXPECTED = [SAYS, "<a.txt>", "a" * 100, "b" * 100, "c" * 10]
+EXPECTED = [SAYS, "<a.txt>", "a" * 100, "b" * 100, "c" * 10, "<image-1.png>"]
 PREVIEWS = "~"
 "What a payload that is not formatted begins with: here, only previews are not."
 
@@ -51,8 +54,11 @@ class Planned(ScriptedProvider):
         on_text(text[:50])
         self._clock.advance(1)
         await idle()  # in which a preview can be shown
-        calls = () if done else (ToolCall(call_id="c", name="send"),)
-        return Reply(text=text, calls=calls)
+        if not done:
+            return Reply(text=text, calls=(ToolCall(call_id="c", name="send"),))
+        # No model makes the same image again.
+        image = Upload(data=IMAGE + token_bytes(8), media_type="image/png", file_name="image-1.png")
+        return Reply(text=text, images=(image,))
 
 
 @dataclass
@@ -155,7 +161,22 @@ async def die_and_live(kind: str, number: int, *, streams: bool, dedupes: bool) 
     life = Life(Platform(dedupes=dedupes), streams)
     await live(life, (kind, number))
     await live(life, None)
+    check_images(life, where=f"{kind} {number}")
     return check(life.platform, where=f"{kind} {number}")
+
+
+def check_images(life: Life, *, where: str) -> None:
+    """Check that people have the one image that the log names, and what else is on the disk."""
+    (session,) = life.disk.sessions.values()
+    named = [
+        i.name
+        for e in (*session.archive, *session.log)
+        if isinstance(e.body, ModelReplied)
+        for i in e.body.images
+    ]
+    sent = {each.message.file.data for each in life.platform.messages.values() if each.message.file}
+    assert len(named) == 1, where
+    assert sent == {FILE.data, session.media[named[0]]}, where
 
 
 @table(
@@ -172,11 +193,12 @@ async def test_what_is_said_survives_the_end_of_the_process_at_every_point(
     assert check(life.platform, where="whole") == 0
     assert life.platform.texts == EXPECTED
     was_shown = [shown.states[0] for shown in life.platform.messages.values()]
-    assert [text[0] == PREVIEWS for text in was_shown] == [streams, False, streams, False, False]
+    assert [text[0] == PREVIEWS for text in was_shown] == [streams, False, streams, *[False] * 3]
 
     twice: dict[str, int] = {}
     points = [(f"call {when}", n) for when in ("before", "after") for n in range(1, calls + 1)]
-    points += [("write after", n) for n, name in enumerate(writes, 1) if " " in name]
+    durable = [n for n, name in enumerate(writes, 1) if " " in name or name == "media"]
+    points += [("write after", n) for n in durable]
     points += [("write half", n) for n, name in enumerate(writes, 1) if name.count(" ") > 1]
     for kind, number in points:
         more = await die_and_live(kind, number, streams=streams, dedupes=dedupes)
@@ -263,7 +285,7 @@ async def test_a_service_that_stops_delivers_what_was_said_last_as_long_as_all_g
             await adapter.until(lambda: bool(adapter.calls))
             tasks.start_soon(release)
 
-        assert platform.texts == EXPECTED[2:]
+        assert platform.texts == EXPECTED[2:5]
 
 
 async def test_a_service_that_stops_waits_for_no_platform() -> None:
@@ -283,4 +305,4 @@ async def test_a_service_that_stops_waits_for_no_platform() -> None:
     ):
         await test.until_delivered(said.session_id)
 
-    assert platform.texts == EXPECTED[2:]
+    assert platform.texts == EXPECTED[2:5]

@@ -11,6 +11,8 @@ from everturn_actors.model.remembering import Remembering
 from everturn_actors.model.words import Joins, Usage
 
 _KIB = 1024
+_TOLD_CHARS = 255  # of a file's name, in words
+_TYPE_CHARS = 100  # of its media type, in words: none that is registered has more
 
 
 class ToolCall(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -70,11 +72,16 @@ class Attachment(Value, frozen=True, kw_only=True):
 
     @property
     def described(self) -> str:
-        """What it is, in a few words: `cat.png, image/png, 12 KB`."""
+        """What it is, in a few words: `cat.png, image/png, 12 KB`.
+
+        >>> len(Attachment(name="a", media_type="image/" + 1200 * "x").described)
+        112
+        """
         size = self.size_bytes
         large = f"{size / _KIB / _KIB:.1f} MB" if size >= _KIB * _KIB else f"{size / _KIB:.0f} KB"
         told = large if size >= _KIB else f"{size} bytes"
-        return f"{self.file_name or self.name}, {self.media_type}, {told}"
+        name = _cut(self.file_name or self.name, _TOLD_CHARS)
+        return f"{name}, {_cut(self.media_type, _TYPE_CHARS)}, {told}"
 
 
 class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
@@ -162,3 +169,7 @@ class Notice(Message, frozen=True, kw_only=True, tag="notice"):
 
 
 AnyMessage: TypeAlias = UserMessage | Reply | ToolResult | Notice
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
