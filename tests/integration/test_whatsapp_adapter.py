@@ -13,6 +13,7 @@ from support.whatsapp_api import (
     TOKEN,
     USER_ID,
     VERIFY_TOKEN,
+    Json,
     body_of,
     signed,
 )
@@ -35,6 +36,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.inbound.message_text import compose
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
 from everturn_channels.whatsapp import chats, statuses
 from everturn_channels.whatsapp.requests import open_api
@@ -113,9 +115,57 @@ async def test_a_delivery_brings_messages_of_several_people_in_no_order_and_agai
 
 
 async def test_everything_that_people_send_becomes_words_or_files() -> None:
-    """Also kinds that are not known, and what is quoted or passed on."""
-    place = {"latitude": 52.52, "longitude": 13.405, "name": "Café", "address": "Main St 1"}
+    """Also kinds that are not known, and what is quoted or passed on; a pin is no message."""
+    place = {"latitude": 52.52, "longitude": 13.405}
+    venue = place | {"name": "Café", "address": "Main St 1"}
     card = {"name": {"formatted_name": "Dan"}, "phones": [{"phone": "+1 555"}]}
+    item = {"product_retailer_id": "tea", "quantity": 2, "item_price": 3.5, "currency": "EUR"}
+    form = {"type": "nfm_reply", "nfm_reply": {"response_json": '{"day": "Monday"}'}}
+    not_at_hand = "in reply to an earlier message, which is not at hand any more"
+    rows: list[tuple[Json, str]] = [
+        ({"type": "location", "location": place}, "[location 52.52, 13.405]"),
+        (
+            {"type": "location", "location": venue},
+            "[venue 'Café', 'Main St 1', location 52.52, 13.405]",
+        ),
+        ({"type": "contacts", "contacts": [card]}, "[contact 'Dan', +1 555]"),
+        ({"type": "sticker", "sticker": {"id": "1", "animated": True}}, "[animated sticker]"),
+        (
+            {"type": "order", "order": {"text": "soon", "product_items": [item]}},
+            "[order of 2 x tea at 3.5 EUR, 'soon']",
+        ),
+        ({"type": "interactive", "interactive": form}, "[answer to a form '{'day': 'Monday'}']"),
+        (
+            {"type": "interactive", "interactive": {"type": "call_permission_reply"}},
+            "[answer of a kind that is not known here: call_permission_reply]",
+        ),
+        ({"type": "button", "button": {"text": "Yes please", "payload": "y"}}, "Yes please"),
+        (
+            {"type": "unsupported", "unsupported": {"type": "poll_creation"}},
+            "[message of a kind that WhatsApp does not pass on to bots: poll creation]",
+        ),
+        (
+            {"type": "unknown", "errors": [{"code": 131051}]},
+            "[message of a kind that WhatsApp does not pass on to bots]",
+        ),
+        (
+            {"type": "unsupported", "errors": [{"code": 131060}]},
+            "[message that WhatsApp could not pass on this time: it has to be sent again]",
+        ),
+        ({"type": "hologram"}, "[message of a kind that is not known here: hologram]"),
+        ({"type": "image", "image": {}}, "[image that WhatsApp does not pass on]"),
+        (text("hi", referral={"headline": "Tea"}), "hi\n[they came by the advertisement 'Tea']"),
+        (
+            text("this?", context={"referred_product": {"product_retailer_id": "tea"}}),
+            "this?\n[about the product 'tea' of the catalogue]",
+        ),
+        (text("and that", context={"from": ANN, "id": "old"}), f"and that\n[{not_at_hand}]"),
+        (text("look", context={"forwarded": True}), "[forwarded from somebody else]\nlook"),
+        (
+            text("see", context={"frequently_forwarded": True}),
+            "[forwarded from somebody else]\nsee",
+        ),
+    ]
     async with open_whatsapp_world() as world, world.running() as handler:
         api = world.api
         first = await api.say("the first")
@@ -123,51 +173,35 @@ async def test_everything_that_people_send_becomes_words_or_files() -> None:
         ours = await world.say("an answer")
         await api.say("why?", context={"from": NUMBER, "id": ours})
         await api.say("I mean this", context={"from": ANN, "id": first})
-        await api.say("and that", context={"from": ANN, "id": "wamid.older"})
-        await api.say("look", context={"forwarded": True})
-        await api.write({"type": "location", "location": place})
-        await api.write({"type": "contacts", "contacts": [card]})
-        await api.write({"type": "sticker", "sticker": {"id": "1", "animated": True}})
-        await api.write({"type": "unsupported", "unsupported": {"type": "poll"}})
-        await api.write({"type": "hologram"})
-        await api.share("audio", b"OggS", mime_type="audio/ogg; codecs=opus", voice=True)
-        await api.share("image", b"JFIF", mime_type="image/jpeg", caption="a cat")
-        await api.write({"type": "button", "button": {"text": "Yes please", "payload": "y"}})
+        for kind in ("pin", "keep_in_chat", "link_preview", "reaction"):
+            await api.write({"type": "unsupported", "unsupported": {"type": kind}})
         await api.write({"type": "request_welcome"})
         changed = {"type": "user_changed_number", "wa_id": "4915112345678"}
         await api.write({"type": "system", "system": changed})
-        await handler.until(lambda: len(messages_of(handler)) == 13 and handler.moves)
-        found = {(m.text or m.described or m.files[0].media_type): m for m in messages_of(handler)}
-        voice = found["audio/ogg"].files[0]
+        for content, _ in rows:
+            await api.write(content)
+        await api.share("audio", b"OggS", mime_type="audio/ogg; codecs=opus", voice=True)
+        await api.share("image", b"JFIF", mime_type="image/jpeg", caption="a cat")
+        await handler.until(lambda: len(messages_of(handler)) == len(rows) + 5 and handler.moves)
+        why, meant, *others, spoken, cat = messages_of(handler)[1:]
+        voice = spoken.files[0]
         data = await voice.fetch(100)
         api.media.clear()
         with pytest.raises(ConnectionLostError):
             await voice.fetch(100)
 
-    assert [m.text or m.described for m in messages_of(handler)] == [
-        "the first",
-        "why?",
-        "I mean this",
-        "and that",
-        "look",
-        ('venue "Café", "Main St 1", location 52.52, 13.405',),
-        ('contact "Dan", +1 555',),
-        ("animated sticker",),
-        ("message of a kind that WhatsApp does not pass on to bots: poll",),
-        ("message of a kind that is not known here: hologram",),
-        (),
-        "a cat",
-        "Yes please",
-    ]
+    assert [compose(each, in_group=False) for each in others] == [words for _, words in rows]
+    assert [each.is_outside for each in others] == ["forwarded" in words for _, words in rows]
     assert handler.moves == [(ANN, "4915112345678")]
-    assert found["why?"].is_addressed
-    assert (found["I mean this"].quoted, found["I mean this"].quoted_name) == ("the first", "Ann")
-    assert found["and that"].described == (
-        "in reply to an earlier message, which is not at hand any more",
-    )
-    assert (found["look"].forwarded_from, found["look"].is_outside) == ("somebody else", True)
-    assert (voice.is_voice, data) == (True, b"OggS")
-    assert not found["a cat"].files[0].is_voice
+    assert (why.text, why.is_addressed, why.quoted) == ("why?", True, "")
+    assert (meant.quoted, meant.quoted_name) == ("the first", "Ann")
+    assert (voice.is_voice, voice.media_type, data) == (True, "audio/ogg", b"OggS")
+    assert (cat.text, cat.files[0].is_voice) == ("a cat", False)
+
+
+def text(body: str, **fields: object) -> Json:
+    """Return a message of words."""
+    return {"type": "text", "text": {"body": body}, **fields}
 
 
 async def test_questions_have_buttons_or_a_list_and_groups_numbers() -> None:

@@ -17,6 +17,7 @@ from markdown_it.utils import EnvType, OptionsDict
 from msgspec import Struct
 
 from everturn_channels.chunks import sendable, split_text
+from everturn_channels.references import only_references
 
 CHUNK_UNITS: Final = 100_000
 "Characters of one mail: an hour of reading, and a tenth of what every server takes."
@@ -57,8 +58,9 @@ def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     text = sendable(markdown)
     pieces = split_text(text, CHUNK_UNITS, "characters", is_plain=is_plain)
     env: EnvType = {}
-    if "]:" in text and len(pieces) > 1 and not is_plain and not _is_bomb(text):
-        _PARSER.parse(text, env)  # where links lead whose address stands in another piece
+    if "]:" in text and len(pieces) > 1 and not is_plain:
+        # Where links lead whose address stands in another piece.
+        _PARSER.parse(only_references(text), env)
     return tuple(
         msgspec.json.encode(_payload(piece, env, is_plain=is_plain)).decode() for piece in pieces
     )

@@ -39,8 +39,8 @@ _OURS: Final = re.compile(
     r"\[ ?(forwarded\b|in reply to |file |attached: |[^\]]{1,80} (was|were) sent\b|reacted with\b"
     r"|(location|venue|contact|poll|quiz|dice|(animated )?sticker|story|embed|post|checklist|game"
     r"|invoice|order of|huddle|live photo|paid media|gift|giveaway|rich message|voice note"
-    r"|audio file|message of a kind|answer to a form|the quoted lines|they came by"
-    r"|request to verify)\b"
+    r"|audio file|message (of a kind|that)|answer (to a form|of a kind)|the quoted lines"
+    r"|they came by|about the product|request to verify)\b"
     r"|e-mail\b)",
     re.IGNORECASE,
 )

@@ -18,6 +18,7 @@ from markdown_it.utils import EnvType, OptionsDict
 from everturn_channels.chunks import LIMIT_LEAST, sendable, split_text
 from everturn_channels.ingestion.json_fields import Json, text_of
 from everturn_channels.languages import marked, said
+from everturn_channels.references import only_references
 
 CHUNK_UNITS: Final = 16_000
 "Bytes of a text in one message: half an hour of reading, and room for its HTML."
@@ -95,8 +96,9 @@ def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return the payloads of a text; see `Adapter.render`."""
     text = sendable(markdown)
     env: EnvType = {}
-    if "]:" in text and not is_plain and not _is_bomb(text):
-        _PARSER.parse(text, env)  # where links lead whose address stands in another piece
+    if "]:" in text and not is_plain:
+        # Where links lead whose address stands in another piece.
+        _PARSER.parse(only_references(text), env)
     return tuple(_payloads(text, CHUNK_UNITS, env, is_plain=is_plain))
 
 

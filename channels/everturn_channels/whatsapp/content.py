@@ -2,7 +2,8 @@
 
 Kinds that are not known have words as well: nothing that somebody sent is a silence.
 Source: https://developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages
-(updated 2026-06-17, read 2026-11-27), one page for each kind.
+(updated 2026-06-17, read 2026-11-27), one page for each kind; the kinds that are not passed on, of
+https://docs.ycloud.com/en/documentation/inbox/unsupported-messages-in-inbox, read the same day.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
+from everturn_channels.ingestion.json_fields import Json, number_of, object_of, objects_of, text_of
 
-QUIET: Final = frozenset({"request_welcome", "system"})
-"Kinds of messages to which nobody expects an answer."
-_READ: Final = frozenset({"text", "button", "interactive", "image", "video", "audio", "document"})
+_QUIET: Final = frozenset({"request_welcome", "system"})
+_QUIET_ACTS: Final = frozenset({"keep_in_chat", "link_preview", "pin", "reaction"})
+"What people do with a message that stands there, and that is not passed on."
+_FILES: Final = frozenset({"image", "video", "audio", "document"})
+_READ: Final = frozenset({"text", "button"}) | _FILES
 "Kinds whose words or files are read."
+_UNAVAILABLE: Final = 131060
 _WORDS: Final = 300  # characters of what somebody wrote into a title or a name
+_FORM: Final = 1_400  # of the answer to a form, which may be all that they say
 _NUMBERS: Final = (int, float)
 _SECONDS_MAX: Final = 11  # digits of a time
 
@@ -35,14 +40,24 @@ def time_of(raw: Json) -> datetime:
     return datetime.fromtimestamp(int(seconds), UTC)
 
 
+def is_quiet(raw: Json) -> bool:
+    """Whether nobody expects an answer to a message."""
+    return text_of(raw, "type") in _QUIET or text_of(raw, "unsupported", "type") in _QUIET_ACTS
+
+
 def described(raw: Json) -> tuple[str, ...]:
     """Return what a message holds beside text and files."""
     kind = text_of(raw, "type")
     found = [_KINDS[kind](raw)] if kind in _KINDS else []
     if not found and kind not in _READ:
         found.append(f"message of a kind that is not known here: {_short(kind) or 'none'}")
-    if headline := text_of(raw, "referral", "headline") or text_of(raw, "referral", "body"):
-        found.append(f"they came by the advertisement {_quoted(headline)}")
+    if kind in _FILES and not text_of(raw, kind, "id"):
+        found.append(f"{kind} that WhatsApp does not pass on")
+    told = (text_of(raw, "referral", each) for each in ("headline", "body", "source_url"))
+    if advertisement := next(filter(None, told), ""):
+        found.append(f"they came by the advertisement {_quoted(advertisement)}")
+    if product := text_of(raw, "context", "referred_product", "product_retailer_id"):
+        found.append(f"about the product {_quoted(product)} of the catalogue")
     return tuple(found)
 
 
@@ -84,14 +99,19 @@ def _order(raw: Json) -> str:
 
 
 def _unsupported(raw: Json) -> str:
-    kind = text_of(raw, "unsupported", "type")
+    if any(number_of(each, "code") == _UNAVAILABLE for each in objects_of(raw, "errors")):
+        return "message that WhatsApp could not pass on this time: it has to be sent again"
+    kind = text_of(raw, "unsupported", "type").replace("_", " ")
     named = f": {_short(kind)}" if kind and kind != "unknown" else ""
     return f"message of a kind that WhatsApp does not pass on to bots{named}"
 
 
-def _form(raw: Json) -> str:
+def _answer(raw: Json) -> str:
+    kind = text_of(raw, "interactive", "type")
     answer = text_of(raw, "interactive", "nfm_reply", "response_json")
-    return f"answer to a form {_quoted(answer)}" if answer else "answer that cannot be read here"
+    if answer:
+        return f"answer to a form {_quoted(answer, _FORM)}"
+    return f"answer of a kind that is not known here: {_short(kind) or 'none'}"
 
 
 _KINDS: Final[Mapping[str, Callable[[Json], str]]] = {
@@ -100,14 +120,15 @@ _KINDS: Final[Mapping[str, Callable[[Json], str]]] = {
     "sticker": _sticker,
     "order": _order,
     "unsupported": _unsupported,
-    "interactive": _form,  # choices are clicks, and come not here
+    "unknown": _unsupported,
+    "interactive": _answer,  # choices are clicks, and come not here
 }
 
 
-def _quoted(text: str) -> str:
-    return f'"{_short(text)}"'
+def _quoted(text: str, limit: int = _WORDS) -> str:
+    return f'"{_short(text, limit)}"'
 
 
-def _short(text: str) -> str:
+def _short(text: str, limit: int = _WORDS) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

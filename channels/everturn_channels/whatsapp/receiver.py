@@ -25,7 +25,7 @@ from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.rate_limits import RecentKeys
 from everturn_channels.whatsapp.account import WhatsAppAccount
-from everturn_channels.whatsapp.content import QUIET
+from everturn_channels.whatsapp.content import is_quiet
 from everturn_channels.whatsapp.failures import WINDOW
 from everturn_channels.whatsapp.people import is_group, is_phone, is_user_id
 from everturn_channels.whatsapp.reading import EventReader, Login
@@ -100,7 +100,7 @@ class Receiver:
         kind, wamid = text_of(raw, "type"), text_of(raw, "id")
         chat = text_of(raw, "group_id") or text_of(raw, "from") or text_of(raw, "from_user_id")
         chat = chat or text_of(raw, "system", "previous_user_id")
-        if kind in QUIET and text_of(raw, "system", "type") not in _LIVE:
+        if is_quiet(raw) and text_of(raw, "system", "type") not in _LIVE:
             await confirm()
             return
         if not wamid or not (chat or contacts):

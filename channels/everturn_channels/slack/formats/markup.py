@@ -19,7 +19,8 @@ from everturn_channels.adapter import Button
 from everturn_channels.chunks import sendable, split_text
 from everturn_channels.ingestion.json_fields import objects_of, text_of
 from everturn_channels.languages import marked, said
-from everturn_channels.tables import FENCE, without_tables
+from everturn_channels.references import with_shown_references
+from everturn_channels.tables import without_tables
 
 CHUNK_UNITS: Final = 10_000
 "UTF-16 units of one message: all its `markdown` blocks together take 12,000."
@@ -27,7 +28,6 @@ REPEAT_LABEL: Final = marked("(This may be a repeat.)")
 _FALLBACK_CHARS: Final = 3_000  # of what notifications show, and clients that know no blocks
 _BUTTONS_MAX: Final = 25
 _LABEL_CHARS: Final = 75
-_REFERENCE: Final = re.compile(r"^([ >]{0,12})\[(?=[^\]]{1,200}\]:)")
 _CALLS: Final = re.compile(r"<(?=!(?:channel|here|everyone|subteam\^)|@[UWB][A-Z0-9]|#C[A-Z0-9])")
 "What notifies people, or looks as if a channel were meant."
 _NO_CALL: Final = "<\u2060"
@@ -44,7 +44,8 @@ def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return the payloads of a text; see `Adapter.render`."""
     text = sendable(markdown)
     if not is_plain:
-        text = _shown_references(without_tables(text))
+        # An address in another message would be lost.
+        text = with_shown_references(without_tables(text))
     pieces = split_text(text, CHUNK_UNITS, "utf16", is_plain=is_plain)
     return tuple(
         msgspec.json.encode(Payload(text=piece, is_plain=is_plain)).decode() for piece in pieces
@@ -111,20 +112,3 @@ def _actions(buttons: Sequence[Button]) -> dict[str, object]:
         for number, each in enumerate(buttons[:_BUTTONS_MAX])
     ]
     return {"type": "actions", "elements": elements}
-
-
-def _shown_references(text: str) -> str:
-    """Return a text whose addresses of links stand in it: in another piece they would be lost.
-
-    `[name]: https://example.org` is shown as it is written, and `[text][name]` as well.
-    """
-    if "]:" not in text:
-        return text
-    lines, fence = text.split("\n"), ""
-    for at, line in enumerate(lines):
-        if marker := FENCE.match(line):
-            is_end = bool(fence) and marker[1].startswith(fence) and not marker[2].strip()
-            fence = "" if is_end else fence or marker[1]
-        elif not fence:
-            lines[at] = _REFERENCE.sub(r"\1\\[", line)
-    return "\n".join(lines)
