@@ -43,6 +43,8 @@ def test_what_discord_understands_goes_through_as_it_was_written(text: str) -> N
         ("![a cat](https://e.org/cat.png)", "[a cat](https://e.org/cat.png)"),
         ("![](https://e.org/cat.png)", "https://e.org/cat.png"),
         ("[file](./x.md)", "file (./x.md)"),
+        ("[its](./__test__/x.js)", r"its (./\_\_test\_\_/x.js)"),
+        ("![](a_b_c.png)", r"a\_b\_c.png"),
         ("| a | b |\n|---|---|\n| 1 | **2** |", "```\na | b\n--+--\n1 | 2\n```"),
         ("> > deep", "> deep"),
         ("+ item", "- item"),

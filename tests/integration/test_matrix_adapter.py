@@ -9,6 +9,7 @@ import anyio
 import pytest
 from aiohttp import web
 from support.inbox import QuickClock
+from support.matrix_people import Json
 from support.matrix_world import open_world
 from support.tables import table
 
@@ -30,6 +31,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.inbound.message_text import compose
 from everturn_channels.matrix import MatrixAccount, MatrixAdapter
 
 BUTTONS: Final = (Button(label="Allow once", data="ap:o:1"), Button(label="Deny", data="ap:d:1"))
@@ -38,27 +40,153 @@ PICTURE: Final = OutgoingFile(data=b"\x89PNG of ours", file_name="a.png", media_
 # --- what people write ---
 
 
+PLACE: Final = {"uri": "geo:52.5200066,13.404954;u=9", "description": "at home"}
+OLD_POLL: Final = {
+    "question": {"org.matrix.msc1767.text": "When?"},
+    "answers": [{"id": each, "org.matrix.msc1767.text": each} for each in ("now", "never")],
+}
+POLL: Final = {
+    "question": {"m.text": [{"body": "When?"}]},
+    "answers": [{"m.text": [{"body": each}]} for each in ("now", "never")],
+}
+PREVIEW: Final = {"matched_url": "https://w.x", "og:title": "Rain", "og:description": "all day"}
+GALLERY: Final = [
+    {"itemtype": "m.image", "body": "a.png", "url": "mxc://e.org/a"},
+    {"itemtype": "m.file", "body": "the b", "filename": "b.pdf", "url": "mxc://e.org/b"},
+    {"itemtype": "org.example.cube"},
+]
+
+
+def beacon(of: str, uri: str) -> Json:
+    """Return one place of somebody who shares where they go."""
+    place = {"org.matrix.msc3488.location": {"uri": uri}}
+    return {"m.relates_to": {"rel_type": "m.reference", "event_id": of}, **place}
+
+
+SENT: Final[list[tuple[str, Json, str]]] = [
+    ("m.room.message", {"msgtype": "m.emote", "body": "waves"}, "* Ann waves"),
+    (
+        "m.room.message",
+        {"msgtype": "m.location", "body": "at home", "geo_uri": "geo:52.52,13.405,30;u=9"},
+        "[location 52.52, 13.405, 'at home']",
+    ),
+    (
+        "m.room.message",
+        {"msgtype": "m.location", "body": "Location geo:1,2 at 9:00", "geo_uri": "geo:1,2"},
+        "[location 1, 2]",
+    ),
+    (
+        "m.room.message",
+        {"msgtype": "m.location", "body": "x", "org.matrix.msc3488.location": PLACE},
+        "[location 52.52, 13.405, 'at home']",
+    ),
+    ("org.matrix.msc3672.beacon", beacon("$1", "geo:1,2"), "[location 1, 2, live]"),
+    ("m.sticker", {"body": "a cat"}, "[sticker 'a cat']"),
+    ("m.sticker", {"url": "mxc://e.org/c"}, "[sticker]"),
+    ("m.poll.start", {"m.poll": POLL}, "[poll 'When?': now / never]"),
+    (
+        "org.matrix.msc3381.poll.start",
+        {"org.matrix.msc3381.poll.start": OLD_POLL},
+        "[poll 'When?': now / never]",
+    ),
+    (
+        "org.matrix.msc3381.poll.end",
+        {"org.matrix.msc1767.text": "Most say now"},
+        "[poll that ended 'Most say now']",
+    ),
+    ("m.call.invite", {"call_id": "1"}, "[call, which cannot be taken here]"),
+    (
+        "m.room.message",
+        {"msgtype": "m.key.verification.request", "body": "Please verify"},
+        "[request to verify a device]",
+    ),
+    ("m.room.message", {"msgtype": "org.example.new", "body": "of tomorrow"}, "of tomorrow"),
+    (
+        "m.room.message",
+        {"msgtype": "org.example.new"},
+        "[message of a kind that is not known here: org.example.new]",
+    ),
+    ("org.example.new", {"m.text": [{"body": "of the day after"}]}, "of the day after"),
+    (
+        "m.room.message",
+        {"msgtype": "m.text", "body": "https://w.x", "com.beeper.linkpreviews": [PREVIEW]},
+        "https://w.x\n[embed Rain | all day | https://w.x]",
+    ),
+    (
+        "m.room.message",
+        {"msgtype": "dm.filament.gallery", "body": "of Rome", "itemtypes": GALLERY},
+        "of Rome\nfile a.png\nfile b.pdf",
+    ),
+    (
+        "m.room.message",
+        {"msgtype": "m.image", "body": "a.png", "filename": "a.png", "url": "mxc://e.org/a"},
+        "file a.png",
+    ),
+]
+QUIET: Final[list[tuple[str, Json]]] = [
+    ("m.room.message", {"msgtype": "m.notice", "body": "of a machine"}),
+    ("m.poll.response", {"m.selections": ["now"]}),
+    ("m.key.verification.ready", {"from_device": "A"}),
+    ("org.example.receipt", {"status": "read"}),
+]
+
+
+@table("is_encrypted", [False, True])
+async def test_whatever_people_send_is_told_in_words(tmp_path: Path, is_encrypted: bool) -> None:
+    """Encrypted as well, where what it is shows late; what only machines mind is left alone."""
+    async with open_world(tmp_path, is_encrypted=is_encrypted) as world:
+        bot = world.adapter(keys=is_encrypted)
+        async with world.serving(bot):
+            room, ann = world.room, world.ann
+            poll = {"m.poll": POLL}
+            ids = [await ann.send(room, kind, content) for kind, content, _ in SENT]
+            quoted = [n for n, (kind, *_) in enumerate(SENT) if kind == "m.sticker"]
+            for n in (*quoted[:1], len(SENT) - 1):
+                await ann.write(room, "this", **{"m.relates_to": reply_to(ids[n])})
+            change = {"m.new_content": poll | {"m.poll": POLL | {"answers": []}}}
+            target = ids[next(n for n, (kind, *_) in enumerate(SENT) if kind == "m.poll.start")]
+            relation = {"rel_type": "m.replace", "event_id": target}
+            await ann.send(room, "m.poll.start", change | {"m.relates_to": relation})
+            for kind, content in QUIET:
+                await ann.send(room, kind, content)
+            await ann.send(room, "m.beacon", beacon("$1", "geo:3,4"))
+            await ann.write(room, "the end")
+            await world.heard("the end")
+
+    events = world.handler.events
+    messages = [each for each in events if isinstance(each, Message)]
+    *sent, sticker, image, moved, _ = messages
+    told = [
+        "\n".join((compose(each, in_group=False), *(f"file {f.file_name}" for f in each.files)))
+        for each in sent
+    ]
+    assert [each.strip() for each in told] == [words for *_, words in SENT]
+    assert [each.is_outside for each in sent] == ["[embed" in words for *_, words in SENT]
+    assert (sticker.quoted, sticker.quoted_name) == ('sticker "a cat"', "Ann")
+    assert (image.quoted, image.quoted_name) == ("a.png", "Ann")
+    live = next(each for each in sent if each.described == ("location 1, 2, live",))
+    assert (moved.id, moved.described) == (live.id, ("location 3, 4, live",))
+    assert [each.text for each in events if isinstance(each, Edit)] == ['poll "When?":']
+
+
+def reply_to(event_id: str) -> Json:
+    """Return what relates a message to the one that it replies to."""
+    return {"m.in_reply_to": {"event_id": event_id}}
+
+
 async def test_what_people_write_is_read_as_it_is_meant(tmp_path: Path) -> None:
-    """Text, replies, threads, and what has no text at all."""
+    """Replies with and without what older clients quote in them, threads, commands."""
     async with open_world(tmp_path) as world, world.serving() as bot:
         room, ann = world.room, world.ann
         first = await ann.write(room, "first")
         thread = {"m.relates_to": {"rel_type": "m.thread", "event_id": first}}
         await ann.write(room, "in a thread", **thread)
-        quoted = {"m.relates_to": {"m.in_reply_to": {"event_id": first}}}
-        await ann.write(room, "> <@ann> first\n> more\n\na reply", **quoted)
+        relation = {"m.relates_to": reply_to(first)}
+        await ann.write(room, "> <@ann:e.org> first\n> more\n\na reply", **relation)
+        await ann.write(room, "> of mine\nquoted", **relation)
         (payload,) = bot.render("said")
         said = await bot.send(Outbound(chat_id=room, payload=payload, nonce="1"))
-        own = {"m.relates_to": {"m.in_reply_to": {"event_id": said}}}
-        await ann.write(room, "a reply to the bot", **own)
-        await ann.write(room, "of a machine", msgtype="m.notice")
-        await ann.write(room, "waves", msgtype="m.emote")
-        await ann.write(room, "at home", msgtype="m.location", geo_uri="geo:52.5,13.4")
-        await ann.write(room, "of tomorrow", msgtype="org.example.new")
-        await ann.send(room, "m.sticker", {"body": "a cat"})
-        question = {"m.text": [{"body": "When?"}]}
-        answers = [{"m.text": [{"body": each}]} for each in ("now", "never")]
-        await ann.send(room, "m.poll.start", {"m.poll": {"question": question, "answers": answers}})
+        await ann.write(room, "a reply to the bot", **{"m.relates_to": reply_to(said)})
         await ann.write(room, "/search cats and dogs")
         await world.handler.until(
             lambda: world.handler.events[-1:] and isinstance(world.handler.events[-1], Command)
@@ -66,17 +194,13 @@ async def test_what_people_write_is_read_as_it_is_meant(tmp_path: Path) -> None:
 
     events = world.handler.events
     assert [e.chat.type for e in events] == ["dm"] * len(events)
-    found = {e.text or " ".join(e.described): e for e in events if isinstance(e, Message)}
+    found = {e.text: e for e in events if isinstance(e, Message)}
     assert [*found] == [
         "first",
         "in a thread",
         "a reply",
+        "> of mine\nquoted",
         "a reply to the bot",
-        "* Ann waves",
-        'location 52.5, 13.4, "at home"',
-        "of tomorrow",
-        'sticker "a cat"',
-        'poll "When?": now / never',
     ]
     assert found["in a thread"].chat.topic == first
     assert (found["a reply"].quoted, found["a reply"].quoted_name) == ("first", "Ann")

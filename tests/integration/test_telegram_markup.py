@@ -109,6 +109,7 @@ def test_a_sign_is_never_cut_in_two(sign: str) -> None:
         ("use <br> or <b>x</b>", "use <br> or <b>x</b>"),
         ("<!-- only this -->", "<!-- only this -->"),
         ("`<b>`", "<b>"),
+        ("![](https://e.org/a_b_c.png)", "🖼https://e.org/a_b_c.png"),
         ("[1]: https://a.example", "[1]: https://a.example"),
         ("a\ud83d\ude00b\ud800c\0", "a😀b\ufffdc"),
     ],

@@ -28,6 +28,7 @@ MARKS = 5_000
 _HEADINGS = 3
 _ADDRESS_UNITS = 400
 "Of a link; a longer address stands beside its text, where it can be cut."
+_MARKS = re.compile(r"[*_~`|\\]")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,20}")
 _BOLD = Style("**", "**")
 _STYLES = {"strong": _BOLD, "s": Style("~~", "~~")}
@@ -244,7 +245,7 @@ def _link(token: Token) -> tuple[Style, str]:
     if token.markup == "autolink":
         return Style("<", ">"), ""
     if not address.startswith(("http://", "https://")):
-        return Style("", ""), f" ({address})" if address else ""
+        return Style("", ""), f" ({_unformatted(address)})" if address else ""
     if units(address) > _ADDRESS_UNITS:
         return Style("", ""), f" <{address}>"
     return Style("[", f"]({address})"), ""
@@ -266,8 +267,11 @@ def _image(token: Token, styles: tuple[Style, ...]) -> list[Span]:
     text, address = token.content, _address(token, "src")
     if any(s.opens == "[" for s in styles):
         return [Span(text or "image", styles)]
-    if not text or not address.startswith(("http://", "https://")):
+    if not address.startswith(("http://", "https://")):
+        address = _unformatted(address)
         return [Span(" ".join(filter(None, (text, address))), styles)]
+    if not text:
+        return [Span(address, styles)]
     if units(address) > _ADDRESS_UNITS:
         return [Span(f"{text} <{address}>", styles)]
     return [Span(text, (*styles, Style("[", f"]({address})")))]
@@ -276,3 +280,8 @@ def _image(token: Token, styles: tuple[Style, ...]) -> list[Span]:
 def _address(token: Token, name: str) -> str:
     address = str(token.attrGet(name) or "")
     return address.replace("(", "%28").replace(")", "%29")
+
+
+def _unformatted(address: str) -> str:
+    """Return an address that Discord takes for none, so that no part of it is formatting."""
+    return _MARKS.sub(r"\\\g<0>", address)

@@ -9,7 +9,6 @@ from typing import Final
 
 import anyio
 from msgspec import Struct
-from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
@@ -31,14 +30,17 @@ from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.ingestion.json_fields import Json, number_of, object_of, text_of, texts_of
 from everturn_channels.languages import marked, said
 from everturn_channels.matrix.content import (
+    BEACONS,
     BUTTONS,
     QUOTE_CHARS,
     VOICE,
     body_of,
     button_of,
     described,
-    has_file,
+    files_in,
+    is_message,
     mentions,
+    previews,
     redacted_by,
     related,
     time_of,
@@ -128,6 +130,8 @@ class EventReader:
             return ()
         if not content or text_of(content, "msgtype") in {"m.notice", "m.server_notice"}:
             return ()  # taken back, or written by a machine
+        if kind not in BEACONS and not is_message(kind, content):
+            return ()  # which shows only once it is decrypted
         relation = related(content)
         if relation.replaces:
             return await self._edit(event, room, relation.replaces)
@@ -145,8 +149,14 @@ class EventReader:
         is_named = mentions(content, connection.me, connection.name)
         is_meant = is_named or is_reply
         event_id, here = text_of(event, "event_id"), room.chat(relation.thread)
+        kind, embeds = text_of(event, "type"), previews(content)
+        if kind in BEACONS:  # all places on the way of somebody are one message
+            event_id = text_of(content, "m.relates_to", "event_id") or event_id
         if relation.thread and not is_meant and here.type == "group":
             is_meant = await self._is_ours(room, relation.thread, sender.id)
+        more = described(kind, content)
+        if more:
+            text = ""  # which only stands for what cannot be read
         message = Message(
             id=event_id,
             chat=self._chat(room, relation.thread, event_id, content if is_meant else None),
@@ -154,13 +164,12 @@ class EventReader:
             text=without_name(text, connection.me, connection.name) if is_named else text.strip(),
             at=time_of(event, connection.clock.now()),
             is_addressed=is_meant,
-            files=(self._file(content),) if has_file(content) else (),
+            files=tuple(map(self._file, files_in(content))),
             quoted=quoted,
             quoted_name=quoted_name,
-            described=tuple(filter(None, (described(text_of(event, "type"), content),))),
+            described=(*((more,) if more else ()), *embeds),
+            is_outside=bool(embeds),
         )
-        if message.described:
-            message = replace(message, text="")  # which only stands for what cannot be read
         command = None if message.files or quoted else typed_command(message.text, marks="/!")
         if command is None or not (message.is_addressed or message.chat.type == "dm"):
             return message
@@ -218,7 +227,10 @@ class EventReader:
         sender = text_of(event, "sender")
         if sender == self._connection.me:
             return "", "", True
-        text = body_of(object_of(event, "content"), room.person(sender).name).strip()
+        content = object_of(event, "content")
+        text = described(text_of(event, "type"), content) if content else ""
+        text = text or body_of(content, room.person(sender).name).strip()
+        text = text or next((_name_of(each) for each in files_in(content)), "")
         if len(text) > QUOTE_CHARS:
             text = f"{text[:QUOTE_CHARS]}…"
         return text, room.person(sender).name if text else "", False
@@ -233,7 +245,8 @@ class EventReader:
         before = object_of(original, "content")
         person = room.person(sender)
         is_named = mentions(content, connection.me, connection.name)
-        text = body_of(content, person.name).strip()
+        text = described(text_of(event, "type"), content)
+        text = text or body_of(content, person.name).strip()
         thread = related(before).thread
         return [
             Edit(
@@ -286,7 +299,7 @@ class EventReader:
 
         return IncomingFile(
             fetch=fetch,
-            file_name=text_of(content, "filename") or text_of(content, "body"),
+            file_name=_name_of(content),
             media_type=text_of(content, "info", "mimetype"),
             size_bytes=number_of(content, "info", "size"),
             is_voice=VOICE in content,
@@ -374,6 +387,10 @@ class EventReader:
         except SendError as error:
             fields = {"room": room.id, "why": str(error)}
             logger.info("nobody could be told of a message that cannot be read", extra=fields)
+
+
+def _name_of(file: Json) -> str:
+    return text_of(file, "filename") or text_of(file, "body")
 
 
 def _nobody(room_id: str, session_id: str, raw: Json) -> None:

@@ -24,7 +24,7 @@ from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import History
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.ingestion.watermark import Watermark
-from everturn_channels.matrix.content import MESSAGES, redacted_by, time_of
+from everturn_channels.matrix.content import BEACONS, is_message, redacted_by, time_of
 from everturn_channels.matrix.reading import Connection, EventReader, awaited_at
 from everturn_channels.matrix.requests import RequestFailedError, room_path
 from everturn_channels.matrix.visiting import Visitor, is_own
@@ -45,7 +45,8 @@ _BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0)
 _FAILURES_MAX: Final = 4
 _UNREAD_MAX: Final = 200  # messages whose key is waited for
 _STATE: Final = frozenset({"m.room.member", "m.room.name", "m.room.encryption"})
-_READ: Final = MESSAGES | {"m.reaction", "m.room.redaction"}
+_OTHERS: Final = BEACONS | {"m.reaction", "m.room.redaction"}
+"What is read, and is no message that counts."
 
 
 class Receiver:
@@ -237,7 +238,8 @@ class Receiver:
     ) -> PlatformEvent | None:
         """Return what is handed over for an event; None where it is for nobody."""
         kind, event_id = text_of(raw, "type"), text_of(raw, "event_id")
-        if kind not in _READ or "state_key" in raw or text_of(raw, "sender") == self._me:
+        is_read = kind in _OTHERS or is_message(kind, object_of(raw, "content"))
+        if not is_read or "state_key" in raw or text_of(raw, "sender") == self._me:
             return None
         if not event_id or not text_of(raw, "sender"):
             self._handler.unreadable(kind, "it has no id, or no sender")
@@ -287,7 +289,7 @@ class Receiver:
             chat = (await self._rooms.get(room_id)).chat()
             async for raw in self._read_back(room_id, stretch, history):
                 event = self._event(raw, room_id, position)
-                if event is not None and event.kind in MESSAGES:
+                if event is not None and event.kind not in _OTHERS:
                     history.add(event, time_of(raw, self._clock.now()))
                 elif event is not None:
                     clicks.append(event)

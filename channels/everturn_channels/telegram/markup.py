@@ -136,7 +136,7 @@ def _read(markdown: str) -> tuple[str, list[MessageEntity]]:
         return markdown, []
     latex = markdown.count("\\[") + markdown.count("\\(") <= _LATEX_MAX
     try:
-        source = _shown_links(_shown_html(markdown))
+        source = _shown_links(_shown_images(_shown_html(markdown)))
         text, entities = convert(source, latex_escape=latex, config=_CONFIG)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return markdown, []  # a fault of the library: the words matter more than their looks
@@ -244,6 +244,21 @@ def _html_starts(markdown: str) -> tuple[int, ...]:
             piece = data[where["start"] : where["end"]]
             found.update(where["start"] + m.start() for m in re.finditer(rb"(?<!\\)<", piece))
     return tuple(sorted(found))
+
+
+def _shown_images(markdown: str) -> str:
+    """Write the address of an image without words in their place: it would be left out."""
+    if "![]" not in markdown:
+        return markdown
+    data, found, at = markdown.encode(), list[bytes](), 0
+    for payload, where in _events(markdown):
+        address = text_of(object_of(payload, "Start", "Image"), "dest_url")
+        start = where["start"]
+        if address and data[start : start + 3] == b"![]":
+            shown = _SPECIAL.sub(r"\\\g<0>", address.replace("|", "%7C"))
+            found += [data[at : start + 2], shown.encode()]
+            at = start + 2
+    return b"".join((*found, data[at:])).decode()
 
 
 def _shown_links(markdown: str) -> str:
