@@ -14,6 +14,7 @@ from support.email_contract import ANN, BOB, BOT, account, mail_from
 from support.email_world import EmailWorld, open_email_world
 from support.imap_server import open_imap_server
 from support.smtp_server import open_smtp_server, read_mail, text_of
+from support.talking import until
 from support.web_server import certificates_for
 
 from everturn.testing import RecordingHandler
@@ -21,6 +22,7 @@ from everturn_channels.adapter import Button, ButtonClick, Command, Message, Out
 from everturn_channels.email import EmailAdapter, MailServer, reading
 from everturn_channels.email.account import Security
 from everturn_channels.email.mailbox import open_mailbox
+from everturn_channels.email.submission import open_submissions
 from everturn_channels.errors import (
     ConnectionLostError,
     NotSentError,
@@ -272,7 +274,7 @@ async def test_an_answer_of_the_server_says_what_may_be_tried_again() -> None:
 
 
 async def test_a_kept_connection_that_ends_costs_no_mail_and_doubles_none() -> None:
-    """Its end is noticed before a mail counts as sent; after its text, nobody knows."""
+    """Its end is noticed before a mail counts as sent; a refused text is not sent once more."""
     async with open_email_world() as world, world.running():
         for text in ("one", "two"):
             await world.say(ANN, text)
@@ -284,13 +286,39 @@ async def test_a_kept_connection_that_ends_costs_no_mail_and_doubles_none() -> N
         for word in ("421 4.7.0 too much in one session", "550 5.5.1 too much in one session"):
             world.smtp.answers["RCPT"].append(word)
             await world.say(ANN, word)
+        world.smtp.answers["DATA"].append("552 5.3.4 too large")
+        with pytest.raises(RefusedError, match="552"):
+            await world.say(ANN, "large")
+        await world.say(ANN, "fifth")
         world.smtp.cuts = 1
         with pytest.raises(UnknownOutcomeError):
             await world.say(ANN, "last")
         texts = world.smtp.texts(ANN)
 
     assert kept == 1
-    assert [text[:5] for text in texts] == ["one", "two", "three", "four", "421 4", "550 5", "last"]
+    assert [text[:5] for text in texts] == [
+        *("one", "two", "three", "four", "421 4", "550 5", "fifth", "last"),
+    ]
+
+
+async def test_a_mail_on_its_way_leaves_no_connection_behind() -> None:
+    """It goes out whole, though nothing is sent any more."""
+    async with open_email_world() as world, anyio.create_task_group() as tasks:
+        reached, goes_on = anyio.Event(), anyio.Event()
+
+        async def take(to: str, mail: bytes) -> None:
+            del to, mail
+            reached.set()
+            await goes_on.wait()
+
+        world.smtp.deliver = take
+        async with open_submissions(account(world.imap.port, world.smtp.port)) as submissions:
+            tasks.start_soon(submissions.submit, ANN, mail_from(ANN, "late").as_bytes())
+            await reached.wait()
+        goes_on.set()
+        await until(lambda: world.smtp.talks[0].transport is None)
+
+    assert world.smtp.texts(ANN) == ["late"]
 
 
 async def test_the_last_mail_is_not_new_though_servers_name_it_always() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 import aiosmtplib
@@ -64,6 +64,7 @@ class Submissions:
         "Those over which nothing is sent, the one that was used last at the end."
         self._kept = anyio.Event()
         "Set while there are some."
+        self._is_closed = False
 
     async def submit(self, to: str, mail: bytes) -> None:
         """Hand a mail over; return when the server has taken it.
@@ -72,12 +73,10 @@ class Submissions:
             SendError: Its kind says what is known.
         """
         async with self._slots:
-            if self._idle:
-                # It may be over, or the server takes no more over it: a new one has the last word.
-                with suppress(NotSentError, RefusedError):
-                    await self._hand_over(self._idle.pop(), to, mail)
-                    return
-            await self._hand_over(_Line(await _logged_in(self._account)), to, mail)
+            line = await self._addressed(to)
+            with _ended_unless_done(line):
+                await _give(line.client, mail)
+            self._keep(line)
 
     async def end_idle(self) -> None:
         """End connections over which nothing is sent any more, until cancelled."""
@@ -91,30 +90,44 @@ class Submissions:
                 self._kept = anyio.Event()
 
     async def close(self) -> None:
-        """End all connections over which nothing is sent."""
+        """End all connections; one over which a mail is on its way, after that mail."""
+        self._is_closed = True
         while self._idle:
             await _quit(self._idle.pop().client)
 
     # --- inside ---
 
-    async def _hand_over(self, line: _Line, to: str, mail: bytes) -> None:
-        """Hand a mail over by one connection, and keep that; end it where it is not taken."""
-        try:
+    async def _addressed(self, to: str) -> _Line:
+        """Return a connection over which the text of a mail may follow."""
+        if self._idle:
+            line = self._idle.pop()
+            # It may be over, or the server takes no more over it: a new one has the last word.
+            with suppress(NotSentError, RefusedError), _ended_unless_done(line):
+                await _address(line.client, self._account.address, to)
+                return line
+        line = _Line(await _logged_in(self._account))
+        with _ended_unless_done(line):
             await _address(line.client, self._account.address, to)
-            await _give(line.client, mail)
-        except BaseException:
-            line.client.close()
-            raise
-        self._keep(line)
+        return line
 
     def _keep(self, line: _Line) -> None:
         line.mails += 1
-        if line.mails >= MAILS_MAX or not line.client.is_connected:
+        if self._is_closed or line.mails >= MAILS_MAX or not line.client.is_connected:
             line.client.close()
             return
         line.idle_since = anyio.current_time()
         self._idle.append(line)
         self._kept.set()
+
+
+@contextmanager
+def _ended_unless_done(line: _Line) -> Generator[None]:
+    """End a connection over which something did not go as it should."""
+    try:
+        yield
+    except BaseException:
+        line.client.close()
+        raise
 
 
 @asynccontextmanager
