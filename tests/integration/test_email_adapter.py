@@ -333,6 +333,21 @@ async def test_the_last_mail_is_not_new_though_servers_name_it_always() -> None:
     assert found == [[1, 2], [2], [], []]
 
 
+async def test_a_text_of_one_line_is_read_as_servers_write_it() -> None:
+    """In quotes, and before the header; what it says is taken for nothing else."""
+    text = 'UID 7 BODY[HEADER] {5} "yes" \\ no)'
+    head = f"From: {ANN}\r\nSubject: x\r\n\r\n".encode()
+    async with open_email_world() as world:
+        world.deliver(head + text.encode())
+        async with open_mailbox(account(world.imap.port, world.smtp.port)) as box:
+            await box.select("INBOX")
+            (found,) = await box.envelopes([1], SystemClock().now(), text_bytes=1_000)
+            whole = await box.mail(1, 10_000)
+
+    assert (found.uid, found.head) == (1, head)
+    assert found.whole == head + text.encode() == whole
+
+
 async def test_what_is_filed_as_sent_is_not_sent_again() -> None:
     """A provider that files what it sends settles what became of a mail."""
     async with open_email_world(files_sent=True) as world, world.running():

@@ -297,16 +297,21 @@ def _fetched(number: int, uid: int, at: datetime, raw: bytes, items: str) -> byt
     if found := re.search(r"BODY\.PEEK\[\]<0\.(\d+)>", items):
         said += _text("BODY[]<0>", raw[: int(found[1])])
     head, empty, text = raw.partition(b"\r\n\r\n")
-    if "BODY.PEEK[HEADER]" in items:
-        said += _text("BODY[HEADER]", head + empty)
+    # Servers answer in an order of their own.
     if found := re.search(r"BODY\.PEEK\[TEXT\]<0\.(\d+)>", items):
         said += _text("BODY[TEXT]<0>", text[: int(found[1])])
+    if "BODY.PEEK[HEADER]" in items:
+        said += _text("BODY[HEADER]", head + empty)
     # Servers may put fields behind the text as well as before it.
     size = f" RFC822.SIZE {len(raw)}" if "RFC822.SIZE" in items else ""
     return said + f"{size})".encode()
 
 
 def _text(name: str, data: bytes) -> bytes:
+    """Return a text as servers write it: in quotes where it is one line."""
+    if b"\n" not in data:
+        quoted = data.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+        return f' {name} "'.encode() + quoted + b'"'
     return f" {name} {{{len(data)}}}\r\n".encode() + data
 
 

@@ -43,6 +43,8 @@ _RECORD: Final = re.compile(rb"\d+ \(")
 _UID: Final = re.compile(rb"\bUID (\d+)")
 _SIZE: Final = re.compile(rb"\bRFC822\.SIZE (\d+)")
 _AT: Final = re.compile(rb'\bINTERNALDATE "([^"]+)"')
+_LITERAL: Final = re.compile(rb"BODY\[([A-Z]*)\](?:<\d+>)? \{\d+\}$", re.IGNORECASE)
+_QUOTED: Final = re.compile(rb'BODY\[([A-Z]*)\](?:<\d+>)? "((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
@@ -75,12 +77,20 @@ class _Record(Struct):
     """What a server says of one mail."""
 
     about: bytes = b""
-    texts: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
-    "The lines that name a text, and the texts."
+    texts: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    "By the part that was asked for: HEADER, TEXT, or all of it, which has no name."
 
-    def text(self, name: bytes) -> bytes | None:
-        """Return the first text in whose line a name stands; None = it came in no such form."""
-        return next((text for line, text in self.texts if name in line), None)
+    def add(self, line: bytes, text: bytes | None) -> None:
+        """Take a line, and the text that its end announces; None = it announces none.
+
+        A server may write a short text in quotes, too, in the line itself.
+        """
+        for part, quoted in _QUOTED.findall(line):
+            self.texts[part.upper()] = re.sub(rb"\\(.)", rb"\1", quoted)
+        line = _QUOTED.sub(b"", line)
+        self.about += b" " + line  # some fields stand behind the text
+        if text is not None and (named := _LITERAL.search(line)):
+            self.texts[named[1].upper()] = text
 
 
 class _Client(imaplib.IMAP4):
@@ -180,7 +190,9 @@ class Mailbox:
         wanted = f"(UID BODY.PEEK[]<0.{limit_bytes}>)"
         found = await self._run(lambda: list(self._records(str(uid), wanted)))
         named = ((_UID.search(each.about), each) for each in found)
-        return next((each.text(b"") for own, each in named if own and int(own[1]) == uid), None)
+        return next(
+            (each.texts.get(b"") for own, each in named if own and int(own[1]) == uid), None
+        )
 
     async def has(self, folder: str, message_id: str) -> bool:
         """Return whether a folder has a mail of this Message-ID; one that is not there has none."""
@@ -269,9 +281,7 @@ class Mailbox:
                 if record.texts:
                     yield record
                 record = _Record()
-            record.about += b" " + line  # some fields stand behind the text
-            if text is not None:
-                record.texts.append((line, text))
+            record.add(line, text)
         if record.texts:
             yield record
 
@@ -465,7 +475,7 @@ def _keep_alive(sock: socket.socket) -> None:
 
 def _envelope(record: _Record, now: datetime, text_bytes: int) -> Envelope | None:
     uid, size, at = (each.search(record.about) for each in (_UID, _SIZE, _AT))
-    head, text = record.text(b"BODY[HEADER]"), record.text(b"BODY[TEXT]")
+    head, text = record.texts.get(b"HEADER"), record.texts.get(b"TEXT")
     if uid is None or head is None:
         return None
     is_whole = text is not None and len(text) < text_bytes
