@@ -13,7 +13,7 @@ from msgspec import structs
 from support.files import files_with
 from support.stores import MemoryWorld
 
-from everturn_actors.errors import ToolFailedError
+from everturn_actors.errors import StoreAwayError, ToolFailedError
 from everturn_actors.events import (
     Body,
     CallFinished,
@@ -29,7 +29,7 @@ from everturn_actors.model import (
     ToolCall,
     UserMessage,
 )
-from everturn_actors.ports import SessionStore, ToolContext, ToolOutput
+from everturn_actors.ports import SessionStore, SessionSummary, ToolContext, ToolOutput
 from everturn_actors.ports.search import MessageMatch, MessageQuery, SearchPlace
 from everturn_actors.sqlite_cache import CacheError
 from everturn_actors.state.recovery import recover
@@ -42,7 +42,7 @@ from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall import RecallContext
 
 AT = datetime(2026, 5, 7, 12, tzinfo=UTC)
-ONE, TWO, THREE, FOUR = (f"20260507T12000000{n}-0000000{n}" for n in (1, 2, 3, 4))
+ONE, TWO, THREE, FOUR, FIVE = (f"20260507T12000000{n}-0000000{n}" for n in range(1, 6))
 PRIVATE = ConversationKey(channel="telegram", chat="100", agent="test")
 OTHER = ConversationKey(channel="telegram", chat="200", agent="test")
 
@@ -244,6 +244,7 @@ async def test_what_other_nodes_wrote_removed_and_erased_is_followed(
         open_message_index(path, store, SystemClock(), erasures=erasures) as index,
     ):
         await write(store, ONE, "needle pelican")
+        await write(store, FIVE, "a heron")
         await write(store, TWO, "needle two", "a secret")
         await index.keep_up()
         # By a node whose clock is behind.
@@ -253,8 +254,24 @@ async def test_what_other_nodes_wrote_removed_and_erased_is_followed(
         assert {each.session_id for each in await matches(index, "needle")} == {ONE, TWO, THREE}
 
         await store.delete(ONE)
+        await store.delete(FIVE)
+        summary, asked = store.summary, list[str]()
+
+        async def away(session_id: str) -> SessionSummary | None:
+            asked.append(session_id)
+            if len(asked) == 2:
+                raise StoreAwayError(session_id)
+            return await summary(session_id)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "summary", away)
+            with pytest.raises(StoreAwayError):
+                await index.forget_removed()
+        left = [files_with(tmp_path, each) for each in (b"pelican", b"heron")]
+        assert [bool(each) for each in left].count(True) == 1, "what was forgotten is overwritten"
         await index.forget_removed()
         assert not files_with(tmp_path, b"pelican")
+        assert not files_with(tmp_path, b"heron")
         assert {each.session_id for each in await matches(index, "needle")} == {TWO, THREE}
 
         await store.delete(TWO)

@@ -7,6 +7,7 @@ HTTP. The index is a cache beside the sessions; every match is read from the log
 - `index`: keeps the index of what was said up to the logs: behind the turns, and from the logs
   themselves
 - `logs`: the logs of what was found, as a service reads them, or as a store has them
+- `sources`: what the index is made of: sessions of a store, and their events as its table has them
 - `standing`: messages as they stand by the rest of their log: their writers may have changed or
   deleted them
 - `table`: the index of what was said, in a file of its own: SQLite FTS5

@@ -14,11 +14,11 @@ import logging
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import anyio
 from anyio import to_thread
@@ -26,19 +26,22 @@ from msgspec import Struct, field
 
 from everturn_actors.errors import JournalError, StoreAwayError
 from everturn_actors.events import Event, SessionStarted
-from everturn_actors.ports import Clock, Place, SessionStore, SessionSummary
-from everturn_actors.ports.search import MessageMatch, MessagePage, MessageQuery, SearchRole
+from everturn_actors.ports import Clock, SessionStore
+from everturn_actors.ports.search import MessageMatch, MessagePage, MessageQuery
 from everturn_actors.sqlite_cache import CacheError
 from everturn_actors.state.session_state import SessionState
-from everturn_gateway.search.table import (
-    Batch,
-    IndexedMessage,
-    IndexedSession,
-    MessageTable,
+from everturn_gateway.search.sources import (
+    batch_of,
+    file_text,
+    of_row,
+    of_state,
+    removed,
+    used_since,
+    with_key,
 )
-from everturn_gateway.search.texts import file_of, says, sender_of, texts_of
+from everturn_gateway.search.table import IndexedSession, MessageTable
+from everturn_gateway.search.texts import file_of, says
 
-T = TypeVar("T")
 Erasures: TypeAlias = Callable[[], Awaitable[int]]
 "Gives the length of the record of erasures, which grows with each of them on any node."
 
@@ -50,7 +53,6 @@ START_DELAY_S: Final = 2.0  # the first moments of a process are for its turns
 CATCH_UP_S: Final = 10.0  # of a search where nothing keeps the index: a command beside the gateway
 NOTED_MOST: Final = 20_000  # events that wait to be written; what is beyond is read from the log
 PAGE_EVENTS: Final = 500  # read and written at a time, some 30 ms of a thread
-SESSIONS_AT_ONCE: Final = 100
 LOOK_EVERY_S: Final = 30.0  # where other processes write into the same store
 SEARCHES_MOST: Final = 2  # at the same time; others wait for them
 SHARED_WAIT_S: Final = 2.0  # of a search for what other processes wrote; then it says so
@@ -117,10 +119,10 @@ class StoreMessageIndex:
         """See `MessageIndex.note`."""
         news = self._news.get(state.session_id)
         if news is None:
-            news = _News(_of_state(state), state.updated_at)
+            news = _News(of_state(state), state.updated_at)
             self._news[state.session_id] = news
         elif news.session.shared_with != state.shared_with:
-            news.session = _of_state(state)
+            news.session = of_state(state)
         is_next = not news.last_seq or news.events
         news.last_seq, news.updated_at = state.last_seq, state.updated_at
         if is_next and self._noted < NOTED_MOST:
@@ -208,9 +210,11 @@ class StoreMessageIndex:
             compare_at = 0.0
             while True:
                 await self._guarded(self.keep_up())
-                if self._erasures and self._is_complete and anyio.current_time() >= compare_at:
-                    await self._guarded(self.forget_removed())
-                    compare_at = anyio.current_time() + COMPARE_EVERY_S
+                now = anyio.current_time()
+                is_due = self._erasures and self._is_complete and now >= compare_at
+                # Where the database was away it is done at the next look.
+                if is_due and await self._guarded(self.forget_removed()):
+                    compare_at = now + COMPARE_EVERY_S
                 with anyio.move_on_after(LOOK_EVERY_S if self._erasures else float("inf")):
                     await self._has_news.wait()
                 await anyio.sleep(WRITE_BEHIND_S)
@@ -221,14 +225,16 @@ class StoreMessageIndex:
         """Write what is noted, where the index was used, and let go of the file."""
         if self._table.is_open and self._is_complete:
             await self._guarded(self._write_news())
-        await to_thread.run_sync(self._end)
+        # First these: a search that nobody waits for would open the file again.
+        await to_thread.run_sync(self._threads.shutdown)
+        await to_thread.run_sync(self._table.close)
 
-    def _end(self) -> None:
-        self._threads.shutdown()  # a search that nobody waits for would open the file again
-        self._table.close()
-
-    async def read_session(self, session: IndexedSession) -> None:
+    async def read_session(self, session: IndexedSession, *, is_all: bool = False) -> None:
         """Bring the index up to the log of one session.
+
+        Args:
+            session: Which one.
+            is_all: Whether the index is one of this session and no other.
 
         Raises:
             CacheError: The index cannot be used.
@@ -239,21 +245,12 @@ class StoreMessageIndex:
         while True:
             page = await self._store.read(session.session_id, after=after, limit=PAGE_EVENTS)
             if not page:
-                return
+                break
             if not after and isinstance(page[0].body, SessionStarted):
-                session = _with_key(session, page[0].body)
+                session = with_key(session, page[0].body)
             await self._put([(session, page)])
             after = page[-1].seq
-
-    async def read_alone(self, session: IndexedSession) -> None:
-        """Be an index of this session and no other, up to the end of its log.
-
-        Raises:
-            CacheError: The index cannot be used.
-            JournalError: The log cannot be read.
-        """
-        await self.read_session(session)
-        self._is_complete = True
+        self._is_complete = self._is_complete or is_all
 
     async def keep_up(self) -> None:
         """Write what is noted, and read what nobody noted."""
@@ -279,29 +276,27 @@ class StoreMessageIndex:
 
     async def forget_removed(self) -> None:
         """Forget sessions that other processes removed, and overwrite what they held."""
-        above, is_any = "", False
-        while True:
-            rows = await self._store.sessions(after=above, limit=PAGE_EVENTS)
-            last = rows[-1].session_id if rows else ""
-            known = await to_thread.run_sync(self._table.session_ids, last, above)
-            for session_id in known - {row.session_id for row in rows}:
-                # It may have begun since the list was read.
-                if await self._store.summary(session_id) is None:
+        is_any = False
+        try:
+            async with aclosing(removed(self._store, self._table)) as gone:
+                async for session_id in gone:
                     await self.forget(session_id)
                     is_any = True
-            if not rows:
-                break
-            above = last
-        if is_any:
-            await self.purge()
+        finally:
+            if is_any:  # also where the store was away for the rest of them
+                await self.purge()
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _guarded(self, work: Awaitable[None]) -> bool:
+        """Do some work; return whether it was done. What went wrong is told."""
         try:
             await work
         except CacheError as error:
             self._lost(error)
         except JournalError as error:
             logger.warning("what was said cannot be indexed", extra={"error": str(error)})
+        else:
+            return True
+        return False
 
     async def _walk(self) -> None:
         """Read from the logs whatever happened since the index was known to be complete."""
@@ -310,30 +305,20 @@ class StoreMessageIndex:
             mark = await to_thread.run_sync(table.mark, _COMPLETE)
             since = _EPOCH + timedelta(microseconds=mark) - self._margin
             read_at: dict[str, datetime] = {}
-            place: Place | None = None
-            while rows := await self._store.recent(before=place, limit=SESSIONS_AT_ONCE):
-                for row in rows:
-                    if row.updated_at < since:
-                        break
-                    await self._read_again(row)
+            async with aclosing(used_since(self._store, since)) as used:
+                async for row in used:
+                    # Not where nothing happened in it since that was done last.
+                    if self._read_at.get(row.session_id) != row.updated_at:
+                        async with self._writing:
+                            await self._read_quietly(of_row(row))
                     if self._erasures and row.updated_at >= began - self._margin:
                         read_at[row.session_id] = row.updated_at
                     if not self._is_complete:
                         self._searched_to = row.updated_at
-                else:
-                    place = rows[-1].updated_at, rows[-1].session_id
-                    continue
-                break
             if losses == self._losses:
                 self._read_at = read_at
                 self._is_complete, self._searched_to = True, None
                 await self._put((), _complete_to(began))
-
-    async def _read_again(self, row: SessionSummary) -> None:
-        """Read a session from its log, unless nothing happened in it since that was done last."""
-        if self._read_at.get(row.session_id) != row.updated_at:
-            async with self._writing:
-                await self._read_quietly(_of_row(row))
 
     async def _read_quietly(self, session: IndexedSession) -> None:
         try:
@@ -379,19 +364,14 @@ class StoreMessageIndex:
         news: Sequence[tuple[IndexedSession, Sequence[Event]]],
         marks: Sequence[tuple[str, int]] = (),
     ) -> None:
-        files: dict[tuple[str, str], str] = {}
-        for session, events in news:
-            for event in filter(says, events):
-                if name := file_of(event):
-                    place = session.session_id, name
-                    files[place] = await self._file(*place)
-        await to_thread.run_sync(partial(_put, self._table, news, files, marks))
-
-    async def _file(self, session_id: str, name: str) -> str:
-        try:
-            return await self._store.read_result(session_id, name) or ""
-        except JournalError:
-            return ""
+        files = {
+            place: await file_text(self._store, *place)
+            for session, events in news
+            for event in filter(says, events)
+            if (place := (session.session_id, file_of(event)))[1]
+        }
+        batches = (batch_of(session, events, files) for session, events in news if events)
+        await to_thread.run_sync(self._table.put, batches, marks)  # and made in that thread
 
     def _lost(self, error: CacheError) -> None:
         """Begin anew: the next look makes the index from the logs."""
@@ -426,72 +406,6 @@ async def open_message_index(
             await index.close()
 
 
-def _put(
-    table: MessageTable,
-    news: Sequence[tuple[IndexedSession, Sequence[Event]]],
-    files: dict[tuple[str, str], str],
-    marks: Sequence[tuple[str, int]],
-) -> None:
-    """Write events of sessions, in a thread."""
-    batches = (
-        Batch(
-            session=session,
-            last_seq=events[-1].seq,
-            messages=tuple(
-                message
-                for event in filter(says, events)
-                if (message := _message(event, files.get((session.session_id, file_of(event)))))
-            ),
-        )
-        for session, events in news
-        if events
-    )
-    table.put(batches, marks)
-
-
 def _complete_to(at: datetime) -> tuple[tuple[str, int], ...]:
     """Return the mark that everything up to an instant is in the index."""
     return ((_COMPLETE, (at - _EPOCH) // timedelta(microseconds=1)),)
-
-
-def _message(event: Event, whole: str | None) -> IndexedMessage | None:
-    said: list[tuple[SearchRole, str]] = [
-        (role, text) for role, text in texts_of(event) if text.strip()
-    ]
-    if not said:
-        return None
-    text = "\n".join(text for _, text in said)
-    if whole:
-        text = f"{text}\n{whole}" if said[0][0] == "summary" else whole
-    return IndexedMessage(event.seq, event.at, said[0][0], sender_of(event), text)
-
-
-def _of_state(state: SessionState) -> IndexedSession:
-    return IndexedSession(
-        session_id=state.session_id,
-        key=state.key,
-        created_at=state.created_at,
-        principal=state.principal,
-        shared_with=state.shared_with,
-    )
-
-
-def _of_row(row: SessionSummary) -> IndexedSession:
-    return IndexedSession(
-        session_id=row.session_id,
-        key=row.key,
-        created_at=row.created_at,
-        principal=row.principal,
-        shared_with=row.shared_with,
-    )
-
-
-def _with_key(session: IndexedSession, started: SessionStarted) -> IndexedSession:
-    """Return a session by what its log says, which is believed over a list."""
-    return IndexedSession(
-        session_id=session.session_id,
-        key=started.key,
-        created_at=session.created_at,
-        principal=started.principal,
-        shared_with=session.shared_with,
-    )

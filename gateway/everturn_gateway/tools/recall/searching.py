@@ -62,7 +62,7 @@ async def search(
             session = IndexedSession(
                 session_id=context.session_id, key=context.key, created_at=await answers.log.begun()
             )
-            await own.read_alone(session)
+            await own.read_session(session, is_all=True)
             return await _search(answers, asked, reach, own)
     return await _search(answers, asked, reach, index)
 
