@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 RANDOM_HEX_DIGITS = 8
+_MADE = "made-"
 _NO_RESULT_NAME = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 _SESSION_ID = re.compile(r"[0-9]{8}T[0-9]{9}-[0-9a-f]{8}")
 
@@ -27,6 +28,20 @@ def result_name(path: str) -> str:
     The last part of it, of letters, digits, `-`, `_` and dots alone, at most 100 of them.
     """
     return _NO_RESULT_NAME.sub("_", path.strip().rpartition("/")[2])[:100]
+
+
+def made_name(name: str) -> str:
+    """Return the name under which a file is kept that a turn makes, of the name by its bytes.
+
+    Nothing but a turn keeps files under such names: where none runs and no event has the name, the
+    turn ended before the event.
+    """
+    return f"{_MADE}{name}"
+
+
+def is_made_name(name: str) -> bool:
+    """Whether a file is kept under this name that a turn made."""
+    return name.startswith(_MADE)
 
 
 def arguments_hash(name: str, arguments: str, files: Iterable[tuple[str, str]] = ()) -> str:

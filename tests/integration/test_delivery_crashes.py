@@ -28,6 +28,7 @@ from everturn_actors.ports import ToolCapabilities, ToolOutput
 from everturn_actors.testing import ManualClock, ScriptedProvider
 from everturn_channels.errors import NotSentError
 from everturn_channels.settings import ChannelSettings
+from everturn_gateway.retention.scrubbing import Person, Scrubbing, Traces
 
 FILE = Upload(data=b"hello", media_type="text/plain", file_name="a.txt")
 SAYS = "let me see what there is to be seen here"
@@ -177,6 +178,12 @@ def check_images(life: Life, *, where: str) -> None:
     sent = {each.message.file.data for each in life.platform.messages.values() if each.message.file}
     assert len(named) == 1, where
     assert sent == {FILE.data, session.media[named[0]]}, where
+    traces = Traces()
+    for event in (*session.archive, *session.log):
+        traces.see(event, Person("test", "somebody else"))
+    keeps = Scrubbing(Person("test", "somebody else"), traces).keeps_media
+    left = [name for name in session.media if keeps(name)]
+    assert len(left) == 2, where  # what nobody names goes when words are erased
 
 
 @table(

@@ -49,7 +49,8 @@ class Attachment(Value, frozen=True, kw_only=True):
     """A file that came with a message or a result; its bytes are kept with the session."""
 
     name: str
-    "Under the session's media: the SHA-256 of the bytes in hex, and an ending."
+    """Under the session's media: the SHA-256 of the bytes in hex, and an ending; `made-` before it
+    where a turn of the session made the file."""
     media_type: str
     "For example `image/png`."
     file_name: str = ""

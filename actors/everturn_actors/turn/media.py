@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.pictures import SHOWN_BYTES
 from everturn_actors.errors import (
@@ -18,6 +19,7 @@ from everturn_actors.errors import (
     StoreAwayError,
 )
 from everturn_actors.events.turns import images_text
+from everturn_actors.ids import made_name
 from everturn_actors.model import Attachment, CallOptions, Reply, Upload
 from everturn_actors.ports import SessionStore, ToolContext
 from everturn_actors.state.validation import ATTACHMENTS_MAX, attachment_of, check_images
@@ -31,12 +33,15 @@ _FLAWS_TOLD: Final = 3  # of one reply; the operator's log has all
 async def keep_files(files: Sequence[Upload], context: ToolContext) -> tuple[Attachment, ...]:
     """Keep files that were checked, before the event that names them is written.
 
+    A crash in between leaves files that nothing names: they go with the session, with the oldest,
+    or when somebody's words are erased from it.
+
     Raises:
         JournalError: One could not be kept.
     """
     if not files:
         return ()
-    named = await to_thread.run_sync(lambda: tuple(map(attachment_of, files)))
+    named = await to_thread.run_sync(lambda: tuple(map(_made, files)))
     for file, attachment in zip(files, named, strict=True):
         await context.store.save_media(context.session_id, attachment.name, file.data)
     return named
@@ -77,6 +82,11 @@ async def keep_images(
     return kept, f"\n\n{lines}" if reply.text.strip() else lines
 
 
+def _made(file: Upload) -> Attachment:
+    attachment = attachment_of(file)
+    return replace(attachment, name=made_name(attachment.name))
+
+
 def _looked_at(reply: Reply) -> tuple[list[tuple[Attachment, Upload]], list[str]]:
     """Return the images that can be kept, each once, and why the others cannot. Hashes them."""
     good: dict[str, tuple[Attachment, Upload]] = {}
@@ -87,7 +97,7 @@ def _looked_at(reply: Reply) -> tuple[list[tuple[Attachment, Upload]], list[str]
         except InvalidInputError as error:
             flaws.append(str(error))
         else:
-            attachment = attachment_of(image)
+            attachment = _made(image)
             good.setdefault(attachment.name, (attachment, image))
     return [*good.values()], flaws
 

@@ -73,7 +73,9 @@ class AttachmentBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(description="The SHA-256 of the bytes in hex, and an ending.")
+    name: str = Field(
+        description="The SHA-256 of the bytes, and an ending; after `made-` where a turn made it."
+    )
     media_type: str
     file_name: str = Field(description="As the sender called it; empty where they did not.")
     size_bytes: int

@@ -212,6 +212,9 @@ class Eraser(Struct, frozen=True, kw_only=True):
                 raise JournalError(msg)
             # What was said since the first look is looked at, too.
             traces = await self._traces(row.session_id, person)
+            loaded = await self.store.inspect(row.session_id)
+            if loaded is not None and loaded.snapshot is not None:
+                await to_thread.run_sync(traces.see_state, loaded.snapshot)
             await self.maintenance.rewrite(row.session_id, Scrubbing(person, traces))
             await self.messages.forget(row.session_id)
         if isinstance(self.messages, StoreMessageIndex):

@@ -20,6 +20,8 @@ from everturn_actors.codec import Codec, dump
 from everturn_actors.events import (
     AmbientStored,
     Announced,
+    Body,
+    CallFinished,
     Edited,
     Event,
     Labelled,
@@ -31,6 +33,7 @@ from everturn_actors.events import (
     Spoken,
     Transcribed,
 )
+from everturn_actors.ids import is_made_name
 from everturn_actors.json_values import as_object, is_list, is_object
 from everturn_actors.model import Attachment
 from everturn_actors.state.serialization import from_record, to_record
@@ -74,11 +77,14 @@ class Traces(Struct):
     media: set[str] = field(default_factory=set[str])
     saved: set[str] = field(default_factory=set[str])
     "Files that were put into the agent's workspace."
+    made: set[str] = field(default_factory=set[str])
+    "Files that turns made and something names, whoever was there."
     titles: set[str] = field(default_factory=set[str])
     "What they called the session."
 
     def see(self, event: Event, person: Person) -> None:
         """Take note of an event."""
+        self.made.update(each.name for each in _made_in(event.body))
         match event.body:
             case Received() | AmbientStored() | Announced() as body:
                 if body.sender == person.sender:
@@ -104,6 +110,13 @@ class Traces(Struct):
             case _:
                 pass
 
+    def see_state(self, state: SessionState) -> None:
+        """Take note of what a snapshot names, as the events may be gone."""
+        results = (r for turn in state.held_turns for step in turn.steps for r in step.results)
+        shown = (file for each in results for file in each.attachments)
+        pending = (file for each in state.outbox for file in each.attachments)
+        self.made.update(each.name for each in (*shown, *pending))
+
     def _own(self, seq: int, text: str, files: Iterable[Attachment]) -> None:
         self.seqs.add(seq)
         self.media.update(each.name for each in files)
@@ -114,6 +127,16 @@ class Traces(Struct):
         plain = _NAMED.sub("", text)
         parts = {text, plain, *_LABEL.split(plain)}
         self.phrases.update(each.strip() for each in parts if len(each.strip()) >= _PHRASE)
+
+
+def _made_in(body: Body) -> tuple[Attachment, ...]:
+    match body:
+        case CallFinished(attachments=files, images=images):
+            return (*files, *images)
+        case Spoken(attachments=files) | ModelReplied(images=files):
+            return files
+        case _:
+            return ()
 
 
 class Scrubbing(Struct, frozen=True):
@@ -151,6 +174,8 @@ class Scrubbing(Struct, frozen=True):
 
     def keeps_media(self, name: str) -> bool:
         """See `Rewriting.keeps_media`."""
+        if is_made_name(name) and name not in self.traces.made:
+            return False  # left by a turn that ended before its event: nobody knows what it shows
         return name not in self.traces.media
 
     def keeps_result(self, text: str) -> bool:

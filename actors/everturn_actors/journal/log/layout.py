@@ -5,7 +5,8 @@ sessions/<id>/events.jsonl          the log
 sessions/<id>/state.yaml            the snapshot
 sessions/<id>/events.archive.jsonl  older events, moved there by compaction
 sessions/<id>/results/<name>        texts too large for the log, as UTF-8; the oldest go first
-sessions/<id>/media/<sha256>.<end>  files that came with messages; the oldest go first
+sessions/<id>/media/<sha256>.<end>  files that came with messages; the oldest go first; with `made-`
+                                    before the name, files that turns made
 active/<id>                         empty: this session may have an open turn
 conversations/<sha256>.json         the current session of one conversation
 index.sqlite                        all sessions by last activity: a cache, made anew where missing

@@ -10,14 +10,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from anyio import to_thread
-
 from everturn_actors.errors import JournalError, NotSpokenError
 from everturn_actors.events import Body, Spoken
 from everturn_actors.events.turns import without_images
 from everturn_actors.model import OpenTurn, Upload
 from everturn_actors.ports import Agent
-from everturn_actors.state.validation import attachment_of
+from everturn_actors.turn.media import keep_files
 from everturn_actors.turn.model_call import TurnHost
 
 logger = logging.getLogger(__name__)
@@ -63,8 +61,7 @@ async def speak(host: TurnHost, turn: OpenTurn, agent: Agent) -> Sequence[Body]:
             is_voice=True,
             duration_s=speech.duration_s,
         )
-        attachment = await to_thread.run_sync(attachment_of, upload)
-        await context.store.save_media(context.session_id, attachment.name, upload.data)
+        kept = await keep_files((upload,), context)
     except NotSpokenError as error:
         logger.warning("an answer was not spoken", extra={**fields, "error": str(error)})
         return (Spoken(turn=turn.number, error=str(error)),)
@@ -74,8 +71,4 @@ async def speak(host: TurnHost, turn: OpenTurn, agent: Agent) -> Sequence[Body]:
     except Exception:  # named above
         logger.exception("an answer was not spoken", extra=fields)
         return (Spoken(turn=turn.number, error=_FAILED),)
-    return (
-        Spoken(
-            turn=turn.number, attachments=(attachment,), model=speech.model, source=speech.source
-        ),
-    )
+    return (Spoken(turn=turn.number, attachments=kept, model=speech.model, source=speech.source),)
