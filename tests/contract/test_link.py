@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncGenerator, Callable
@@ -18,7 +20,14 @@ from support.conversations import STARTED
 from support.patience import WAIT_S
 from support.tables import table
 
-from everturn_actors.cluster.addresses import Address, Tls, connect, listen, read_address
+from everturn_actors.cluster.addresses import (
+    Address,
+    Caller,
+    Tls,
+    connect,
+    listen,
+    read_address,
+)
 from everturn_actors.cluster.frames import (
     FRAME_MAX_BYTES,
     GREETING_MAX_BYTES,
@@ -283,6 +292,17 @@ async def test_a_secret_that_differs_is_said_on_both_sides(
             await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=60)
         assert not it.sessions.asked
         assert "secret of the cluster differs" in it.link.refusals()[it.node.name]
+        # It comes back with the same secret, at another address: nothing is told of it any more.
+        hub = Hub(Identity(name="b", secret=SECRET[::-1]), it.sessions)
+        listener, port = await listen(read_address("127.0.0.1:0"), way.tls)
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, hub.take)
+            moved = Node(name="b", address=f"127.0.0.1:{port}")
+            asked = Asked(session_id="s", command=Cancel())
+            assert (await it.link.ask(moved, asked, deadline_s=60)).answer is True
+            assert not it.link.refusals()
+            await hub.close()
+            tasks.cancel_scope.cancel()
     assert SECRET not in caplog.text
 
 
@@ -314,7 +334,7 @@ async def test_a_node_that_is_gone_or_is_another_fails_what_waits(tmp_path: Path
         nowhere = Node(name="c", address=f"127.0.0.1:{it.address.port}")
         with pytest.raises(LinkBrokenError, match="is node 'b', not 'c'"):
             await it.link.ask(nowhere, asked, deadline_s=60)
-        for address in ("127.0.0.1:1", "", "nowhere", "/no/such.sock"):
+        for address in ("127.0.0.1:1", "", "nowhere", "/no/such.sock", "a..b:7070"):
             with pytest.raises(LinkBrokenError, match="cannot be reached"):
                 await it.link.ask(Node(name="d", address=address), asked, deadline_s=60)
 
@@ -435,6 +455,77 @@ async def test_strangers_are_refused_without_harm(tmp_path: Path) -> None:
                 break
 
 
+async def test_strangers_in_a_handshake_have_few_places_and_little_time(
+    tmp_path: Path, tls: Tls
+) -> None:
+    """They connect and say nothing: one too many is let go at once, the others soon."""
+    async with world(Way(tls=tls), tmp_path, beat=QUICK) as it:
+        ended: list[int] = []
+
+        async def be_silent(number: int, stream: ByteStream) -> None:
+            async with stream:
+                with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                    await stream.receive()
+            ended.append(number)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(STRANGERS_MAX + 1):
+                stream = await anyio.connect_tcp("127.0.0.1", it.address.port)
+                tasks.start_soon(be_silent, number, stream)
+        assert ended[0] == STRANGERS_MAX
+        asked = Asked(session_id="s", command=Cancel())
+        assert (await it.link.ask(it.node, asked, deadline_s=60)).answer is True
+
+
+async def test_a_stream_that_is_closed_twice_leaves_no_socket(tls: Tls) -> None:
+    """The other side is frozen, and says no goodbye of its own."""
+    listener, port = await listen(read_address("127.0.0.1:0"), tls)
+
+    async def freeze(caller: Caller) -> None:
+        stream = await caller.open()
+        stream._transport.pause_reading()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stream._transport.abort()
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, freeze)
+        stream = await connect(read_address(f"127.0.0.1:{port}"), tls)
+        kept = stream._transport.get_extra_info("socket")
+        with anyio.move_on_after(0.05):
+            async with anyio.create_task_group() as closing:
+                closing.start_soon(stream.aclose)
+                closing.start_soon(stream.aclose)
+        with anyio.fail_after(10):  # asyncio itself gives a frozen side 30
+            await stream._gone.wait()
+        assert kept.fileno() == -1
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_kind_of_network_that_is_missing_keeps_nobody_from_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name stands for two addresses, and the kernel knows one of the two kinds alone."""
+
+    class Socket(socket.socket):
+        def __init__(self, family: int = -1, *parts: int, fileno: int | None = None) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+            super().__init__(family, *parts, fileno=fileno)
+
+    def looked_up(_host: object, port: object, *_: object, **_more: object) -> list[object]:
+        six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))
+        return [six, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "socket", Socket)
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    listener, port = await listen(read_address("here:0"), None)
+    async with listener:
+        stream = await connect(read_address(f"here:{port}"), None)
+        await stream.aclose()
+
+
 async def test_what_a_node_says_out_of_place_costs_its_own_stream(tmp_path: Path) -> None:
     """An ask that is not understood is answered; all else ends the stream, with a word."""
     async with world(SOCKET, tmp_path, beat=QUICK) as it:
@@ -454,7 +545,13 @@ async def test_what_a_node_says_out_of_place_costs_its_own_stream(tmp_path: Path
         await wire.close()
 
 
-@table("text", ["", "host", "host:", ":1", "::1:80", "h:70000", "h:-1", "h:x"])
+@table(
+    "text",
+    [
+        *("", "host", "host:", ":1", "::1:80", "h:70000", "h:-1", "h:x", f"h:{'1' * 5000}"),
+        *("a..b:7070", ".b:7070", f"{'a' * 64}.b:7070", "a\0b:7070"),
+    ],
+)
 def test_an_address_that_is_none_is_named(text: str) -> None:
     """With what it has to look like."""
     with pytest.raises(InvalidInputError, match="is no address of a node: it must be"):

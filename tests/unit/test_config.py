@@ -422,8 +422,10 @@ cluster:
   node: "a b"
   listen: 0.0.0.0:7070
   secret: short
+  advertise: a..b:7070
 """
     whole = text.replace('"a b"', "a").replace("short", "0123456789abcdef")
+    whole = whole.replace("a..b:7070", '""')
 
     assert faults_of(tmp_path, text) == [
         (
@@ -431,6 +433,7 @@ cluster:
             " `-` alone, at most 63"
         ),
         ":4: cluster.secret: must have at least 16 characters: openssl rand -hex 32",
+        (":5: cluster.advertise: must be an address like 10.0.0.7:7070, or the path of a socket"),
     ]
     assert faults_of(tmp_path, whole) == [
         (
@@ -438,7 +441,7 @@ cluster:
             " postgres}`"
         ),
         (
-            ":1: cluster.advertise: is needed where it listens on 0.0.0.0: the address that the"
+            ":5: cluster.advertise: is needed where it listens on 0.0.0.0: the address that the"
             " others use"
         ),
     ]

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Final, Self, TypeAlias, cast
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from everturn_actors.errors import InvalidInputError
+
+logger = logging.getLogger(__name__)
 
 CONNECT_S: Final = 3.0
 OUT_MAX_BYTES: Final = 4 * 1024 * 1024
 "Of what waits to be sent to a node; who has more to say waits, or is told to."
 _READ_MAX_BYTES: Final = 256 * 1024  # that were not asked for yet; the network keeps the rest
 _BACKLOG: Final = 128
-_NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+_ACCEPT_AGAIN_S: Final = 0.2  # where the process may have no more files open
 _OWNER_ALONE: Final = 0o600
 _PORTS: Final = range(65536)
+_PORT_DIGITS: Final = 5
 _FORM: Final = "must be host:port, [::1]:port or the path of a socket, /run/everturn/node.sock"
 
 
@@ -60,19 +66,27 @@ def read_address(text: str) -> Address:
         return Address(path=text)
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    is_whole = colon and bare and (":" not in bare or bare != host)
-    if not is_whole or not port.isdecimal() or int(port) not in _PORTS:
+    is_whole = colon and _is_host(bare) and (":" not in bare or bare != host)
+    is_port = port.isdecimal() and len(port) <= _PORT_DIGITS and int(port) in _PORTS
+    if not is_whole or not is_port:
         msg = f"{text!r} is no address of a node: it {_FORM}"
         raise InvalidInputError(msg)
     return Address(host=bare, port=int(port))
 
 
-class Stream(asyncio.Protocol):
-    """A connection between two nodes; `connect` makes one, and a `Listener` the other end."""
+def _is_host(text: str) -> bool:
+    """Say whether a name can be looked up at all: that of a label without letters raises."""
+    try:
+        return bool(text.encode("idna")) and "\0" not in text
+    except UnicodeError:
+        return False
 
-    def __init__(self, on_open: Callable[[Stream], None] | None = None) -> None:
+
+class Stream(asyncio.Protocol):
+    """A connection between two nodes; `connect` makes one, and `Caller.open` the other end."""
+
+    def __init__(self) -> None:
         """Be open when the event loop says so."""
-        self._on_open = on_open
         self._transport: asyncio.Transport
         self._came = bytearray()
         self._reader: asyncio.Future[None] | None = None
@@ -83,6 +97,7 @@ class Stream(asyncio.Protocol):
         "Set while less than `OUT_MAX_BYTES` wait to be sent, and where it is over."
         self.has_room.set()
         self._gone = asyncio.Event()
+        self._is_closing = False
         self._end: type[Exception] | None = None
 
     # --- asyncio.Protocol ---
@@ -91,8 +106,6 @@ class Stream(asyncio.Protocol):
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(OUT_MAX_BYTES)
-        if self._on_open is not None:
-            self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
         """Keep what came until it is asked for."""
@@ -162,15 +175,13 @@ class Stream(asyncio.Protocol):
     async def aclose(self) -> None:
         """Send what was written, and end it; where this is cancelled, without the former."""
         self._is_over(anyio.ClosedResourceError)
-        self._transport.close()
+        if not self._is_closing:  # a second time would take from asyncio what `abort` needs of TLS
+            self._is_closing = True
+            self._transport.close()
         try:
             await self._gone.wait()
         finally:
             self._transport.abort()
-
-    def abort(self) -> None:
-        """End it at once."""
-        self._transport.abort()
 
     def _is_over(self, end: type[Exception]) -> None:
         self._end = self._end or end
@@ -217,7 +228,11 @@ async def _connected(address: Address) -> socket.socket:
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     failure: OSError = TimeoutError("no answer")
     for family, kind, number, _, place in found:
-        sock = socket.socket(family, kind, number)
+        try:
+            sock = socket.socket(family, kind, number)
+        except OSError as error:  # a name may stand for a kind of network that is not here
+            failure = error
+            continue
         sock.settimeout(0)
         try:
             with anyio.move_on_after(CONNECT_S / (len(found) + 1)):  # one may answer nothing
@@ -232,46 +247,62 @@ async def _connected(address: Address) -> socket.socket:
     raise failure
 
 
+class Caller:
+    """Who has connected to this node, and has said nothing yet; a `Listener` makes one."""
+
+    def __init__(self, sock: socket.socket, tls: Tls | None) -> None:
+        """Take a connection; `open` or `close` it."""
+        self._sock, self._tls = sock, tls
+
+    async def open(self) -> Stream:
+        """Return the stream to them, once TLS is agreed on; set a deadline for that.
+
+        Raises:
+            OSError: They do not speak it, or are gone.
+        """
+        loop, stream = asyncio.get_running_loop(), Stream()
+        own = self._tls.own if self._tls is not None else None
+        try:
+            # What uvloop returns with TLS is not the protocol that it was given.
+            await loop.connect_accepted_socket(lambda: stream, self._sock, ssl=own)
+        except BaseException:
+            self._sock.close()
+            raise
+        return stream
+
+    def close(self) -> None:
+        """Let them go without a word."""
+        self._sock.close()
+
+
+Take: TypeAlias = "Callable[[Caller], Coroutine[object, object, None]]"
+"Is handed who calls, and lets nothing out but a cancellation."
+
+
 class Listener:
     """Takes connections of other nodes; made by `listen`, and closed where its block ends."""
 
-    def __init__(self) -> None:
-        """Take none yet."""
-        self._servers: list[asyncio.Server] = []
-        self._came = asyncio.Queue[Stream](_BACKLOG)
+    def __init__(self, socks: Sequence[socket.socket], tls: Tls | None) -> None:
+        """Take none before `serve`; those that come meanwhile wait."""
+        self._socks, self._tls = socks, tls
 
-    async def open(self, socks: Sequence[socket.socket], tls: Tls | None) -> None:
-        """Take connections to bound sockets."""
-        loop = asyncio.get_running_loop()
-        for sock in socks:
-            if sock.family == socket.AF_UNIX:
-                made = await loop.create_unix_server(self._stream, sock=sock, backlog=_BACKLOG)
-            elif tls is None:
-                made = await loop.create_server(self._stream, sock=sock, backlog=_BACKLOG)
-            else:
-                made = await loop.create_server(
-                    self._stream,
-                    sock=sock,
-                    backlog=_BACKLOG,
-                    ssl=tls.own,
-                    ssl_handshake_timeout=CONNECT_S,
-                )
-            self._servers.append(made)
-
-    async def serve(self, take: Callable[[Stream], Coroutine[Any, Any, None]]) -> None:
-        """Hand each stream to a task of its own, until cancelled."""
+    async def serve(self, take: Take) -> None:
+        """Hand each who calls to a task of its own, until cancelled."""
         async with anyio.create_task_group() as tasks:
-            while True:
-                tasks.start_soon(take, await self._came.get())
+            for sock in self._socks:
+                tasks.start_soon(self._serve_at, sock, take, tasks)
 
-    def _stream(self) -> Stream:
-        return Stream(self._opened)
-
-    def _opened(self, stream: Stream) -> None:
-        try:
-            self._came.put_nowait(stream)
-        except asyncio.QueueFull:
-            stream.abort()
+    async def _serve_at(self, bound: socket.socket, take: Take, tasks: TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        tls = None if bound.family == socket.AF_UNIX else self._tls
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(bound)
+            except OSError as error:  # too many files are open, or who called is gone again
+                logger.warning("another node could not be answered", extra={"why": str(error)})
+                await anyio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            tasks.start_soon(take, Caller(sock, tls))
 
     async def __aenter__(self) -> Self:
         """Return it."""
@@ -279,33 +310,14 @@ class Listener:
 
     async def __aexit__(self, *_: object) -> None:
         """Take nobody any more."""
-        for server in self._servers:
-            server.close()
-        while not self._came.empty():
-            self._came.get_nowait().abort()
-
-
-def _bound_to(path: Path) -> socket.socket:
-    """Return a socket at a path; one that a process left there is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if path.is_socket():
-        path.unlink()
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        made.bind(str(path))
-        path.chmod(_OWNER_ALONE)
-        made.listen(_BACKLOG)
-        made.settimeout(0)
-    except BaseException:
-        made.close()
-        raise
-    return made
+        for sock in self._socks:
+            sock.close()
 
 
 def _bound(address: Address) -> list[socket.socket]:
     """Return sockets at an address, one for each place that its name stands for."""
     if address.path:
-        return [_bound_to(Path(address.path))]
+        return [_listening(socket.AF_UNIX, address.path)]
     found = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -314,7 +326,7 @@ def _bound(address: Address) -> list[socket.socket]:
     try:
         for family, place in {(each[0], each[4]): None for each in found}:
             try:
-                made.append(_bound_at(family, place))
+                made.append(_listening(family, place))
             except OSError as error:  # a name may stand for a kind of network that is not here
                 if error.errno not in _NOT_HERE:
                     raise
@@ -328,13 +340,22 @@ def _bound(address: Address) -> list[socket.socket]:
     return made
 
 
-def _bound_at(family: int, place: tuple[object, ...]) -> socket.socket:
+def _listening(family: int, place: tuple[object, ...] | str) -> socket.socket:
+    """Return a socket that listens at a place; at a path, one that a process left is replaced."""
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(place)
+        if isinstance(place, str):
+            path = Path(place)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if path.is_socket():
+                path.unlink()
+            made.bind(place)
+            path.chmod(_OWNER_ALONE)
+        else:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind(place)
         made.listen(_BACKLOG)
         made.settimeout(0)
     except BaseException:
@@ -350,6 +371,4 @@ async def listen(address: Address, tls: Tls | None) -> tuple[Listener, int]:
         OSError: The address is taken, or not one of this machine.
     """
     socks = await to_thread.run_sync(_bound, address)
-    listener = Listener()
-    await listener.open(socks, tls)
-    return listener, 0 if address.path else int(socks[0].getsockname()[1])
+    return Listener(socks, tls), 0 if address.path else int(socks[0].getsockname()[1])

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from everturn_actors.cluster.addresses import Stream
+from everturn_actors.cluster.addresses import Caller, Stream
 from everturn_actors.cluster.frames import (
     EVENTS_MAX_BYTES,
     Answered,
@@ -154,7 +154,7 @@ class Hub:
     """Serves the streams that other nodes open."""
 
     def __init__(self, me: Identity, host: Host | None = None, *, beat: Beat | None = None) -> None:
-        """Serve nobody yet; `take` serves a stream.
+        """Serve nobody yet; `take` serves who calls.
 
         Args:
             me: Who this node is to others.
@@ -167,8 +167,11 @@ class Hub:
         self._strangers = 0
         self._known = set[Wire]()
 
-    async def take(self, stream: Stream) -> None:
-        """Serve one stream until it ends. A boundary: nothing leaves it."""
+    async def take(self, caller: Caller) -> None:
+        """Serve who calls until their stream ends. A boundary: nothing leaves it."""
+        stream = await self._opened(caller)
+        if stream is None:
+            return
         wire = Wire(stream, self._beat)
         why = ""
         try:
@@ -188,12 +191,25 @@ class Hub:
             self._known.discard(wire)
             await wire.close(why)
 
-    async def _let_in(self, wire: Wire) -> Met | None:
-        """Return who calls, once they have shown the secret; None where they did not."""
-        # Who has not shown the secret yet may keep few places, whoever calls.
+    async def _opened(self, caller: Caller) -> Stream | None:
+        """Return the stream to who calls; None where TLS was not agreed on, or there is no room."""
+        # Who has not shown the secret yet may keep few places, and none for long, whoever calls.
         if self._strangers >= STRANGERS_MAX:
+            caller.close()
             return None
         self._strangers += 1
+        try:
+            with anyio.move_on_after(self._beat.silence_s):
+                return await caller.open()
+        except OSError as error:
+            logger.info("a link was not begun", extra={"why": str(error)})
+        finally:
+            self._strangers -= 1
+        return None
+
+    async def _let_in(self, wire: Wire) -> Met | None:
+        """Return who calls, once they have shown the secret; None where they did not."""
+        self._strangers += 1  # still
         try:
             with anyio.move_on_after(self._beat.silence_s):
                 return await receive(wire, self._me)

@@ -138,6 +138,12 @@ class StreamLink:
         """Return which nodes did not let this one in when they were called last, and why."""
         return {name: each.refused for (name, _), each in self._opening.items() if each.refused}
 
+    def _forget_refusals(self, name: str) -> None:
+        """Forget what a node said at this address or at one that it had before."""
+        for (known, _), each in self._opening.items():
+            if known == name:
+                each.refused, each.refused_until_s = "", 0.0
+
     async def ask(self, node: Node, asked: Asked, *, deadline_s: float) -> Given:
         """See `Link.ask`."""
         line = await self._line_to(node)
@@ -176,13 +182,15 @@ class StreamLink:
             line = await self._open(node)
         except LinkBrokenError as error:
             opening.failures, opening.why = opening.failures + 1, str(error)
+            self._forget_refusals(node.name)
             raise
         except LinkRefusedError as error:
+            self._forget_refusals(node.name)
             # It would say the same to each who asks, and log it.
             opening.refused, opening.refused_until_s = str(error), anyio.current_time() + REFUSED_S
             logger.warning("node %r cannot be asked: %s", node.name, error)
             raise
-        opening.refused = ""
+        self._forget_refusals(node.name)
         return line
 
     async def _open(self, node: Node) -> _Line:

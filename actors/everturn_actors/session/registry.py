@@ -119,7 +119,8 @@ class Registry:
         """Send a command to the session's actor; see `Actors.ask`.
 
         Raises:
-            MovedError: This process does not work on the session, or no longer; nothing was done.
+            MovedError: This process does not work on the session, or no longer. Perhaps it was
+                done: the next owner is asked under the same idempotency key.
             CoreError: As there.
         """
         starts = 0

@@ -156,7 +156,11 @@ def cluster_faults(document: Document, registry: Registry) -> Iterator[Fault]:
 
 def _is_tcp(value: str) -> bool:
     found = _TCP.fullmatch(value)
-    return found is not None and 0 < int(found["port"]) < 65_536
+    try:
+        host = found["host"].encode("idna") if found is not None else b""
+    except UnicodeError:  # a label of it is empty, or longer than one may be
+        return False
+    return found is not None and bool(host) and 0 < int(found["port"]) < 65_536
 
 
 def host_name() -> str:
