@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from everturn_channels.slack.files import has_file
-from everturn_channels.slack.formats import text
+from everturn_channels.slack.formats import content, text
 from everturn_channels.slack.formats.emojis import name_of
 
 _WORDS = st.sampled_from(
@@ -19,6 +19,7 @@ _FIELDS = st.sampled_from(
     [
         *("type", "subtype", "user", "bot_id", "text", "ts", "thread_ts", "files", "attachments"),
         *("is_share", "author_name", "room", "name", "size", "edited", "fallback"),
+        *("blocks", "message_blocks", "message", "elements", "rows"),
     ]
 )
 _LEAVES = (
@@ -37,12 +38,16 @@ def test_any_message_is_read(raw: Mapping[str, object], words: list[str]) -> Non
     """As something, if only as nothing."""
     written = "".join(words)
     read = text.readable(written, {"U1": "Ann"}, "U1")
-    quoted, name = text.passed_on(raw)
+    passed_on = [each for one in content.passed_on(raw) for each in (one.written, one.author)]
 
     assert "<@U1>" not in read or "&lt;" in written or "<<" in written
     assert isinstance(text.is_from_person(raw), bool)
     assert all(
-        isinstance(each, str) for each in (text.thread_of(raw), quoted, name, *text.described(raw))
+        isinstance(each, str)
+        for each in (
+            *(text.thread_of(raw), content.written_in(raw)),
+            *(*passed_on, *content.embeds_in(raw), *content.described(raw)),
+        )
     )
     assert text.order_of(written) >= (0, 0)
     assert isinstance(has_file([raw], "a", 1, "U1"), str)
