@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from aiogram.methods import GetMe
+from anyio import create_task_group, create_tcp_listener
+from anyio.abc import SocketAttribute, SocketStream
 from support.discord_api import TOKEN as DISCORD_TOKEN
 from support.discord_api import open_discord_api
 from support.email_contract import ANN
@@ -62,6 +64,43 @@ async def test_a_message_that_a_proxy_did_not_pass_on_may_be_sent_again() -> Non
                     await line.send(GetMe())
 
     assert proxy.hosts == []
+
+
+async def test_an_http_proxy_that_refuses_is_named_and_tried_again() -> None:
+    """What it answers is its own, and no word of the platform: it ends no channel."""
+
+    async def refuse(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")
+
+    listener = await create_tcp_listener(local_host="127.0.0.1")
+    proxy = f"http://ann:hunter2@127.0.0.1:{listener.extra(SocketAttribute.local_port)}"  # noqa: S610
+    said = dict[str, str]()
+    async with listener, create_task_group() as tasks:
+        tasks.start_soon(listener.serve, refuse)
+        for base in ("http://matrix.invalid", "https://matrix.invalid"):
+            account = MatrixAccount(homeserver=base, access_token=TOKEN, proxy=proxy)
+            matrix = MatrixAdapter(name="matrix", account=account, clock=QuickClock())
+            with pytest.raises(ConnectionLostError) as lost:
+                await matrix.check()
+            said[base] = str(lost.value)
+        async with open_line(
+            token=TOKEN, api_base="https://x.invalid", proxy=proxy, clock=QuickClock(), where="here"
+        ) as line:
+            with pytest.raises(NotSentError) as unsent:
+                await line.send(GetMe())
+            said["telegram"] = str(unsent.value)
+        async with open_whatsapp_api() as api:
+            with pytest.raises(ConnectionLostError) as unasked:
+                await make_bot(api, api_base="http://x.invalid", proxy=proxy).check()
+            said["whatsapp"] = str(unasked.value)
+        tasks.cancel_scope.cancel()
+
+    assert all("the proxy makes no connection: it answers 407; set" in t for t in said.values()), (
+        said
+    )
+    assert not any("hunter2" in text for text in said.values())
 
 
 async def test_a_server_behind_a_proxy_has_to_prove_its_name(tmp_path: Path) -> None:

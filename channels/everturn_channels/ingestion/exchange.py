@@ -9,7 +9,7 @@ import anyio
 from msgspec import Struct
 
 from everturn_channels.ingestion.files import read_within
-from everturn_channels.proxies import failure
+from everturn_channels.proxies import PROXY_LOGIN, failure, refusal
 from everturn_channels.proxies.sessions import Attempt
 
 
@@ -64,6 +64,8 @@ async def request_once(
                 allow_redirects=False,
                 trace_request_ctx=attempt,
             ) as response:
+                if response.status == PROXY_LOGIN:  # it reads what goes to an `http://` address
+                    raise NoAnswerError(refusal(PROXY_LOGIN), may_have_acted=False)
                 body = await read_within(response.content.iter_any(), limit_bytes)
                 return HttpAnswer(status=response.status, headers=response.headers, body=body)
     except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:

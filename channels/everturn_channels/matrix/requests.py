@@ -27,7 +27,7 @@ from everturn_channels.errors import (
 )
 from everturn_channels.ingestion.files import read_within
 from everturn_channels.ingestion.json_fields import Json, number_of, text_of
-from everturn_channels.proxies import failure
+from everturn_channels.proxies import PROXY_LOGIN, failure, refusal
 from everturn_channels.proxies.sessions import Attempt, open_session
 
 REQUEST_S: Final = 60.0
@@ -198,6 +198,8 @@ class Homeserver:
                     allow_redirects=False,  # it goes where the operator said, or nowhere
                     trace_request_ctx=attempt,
                 ) as response:
+                    if response.status == PROXY_LOGIN:  # it reads what goes to `http://`
+                        raise RequestFailedError(refusal(PROXY_LOGIN))
                     body = await read_within(response.content.iter_any(), limit_bytes)
                     if response.status >= 300:
                         raise _failure(response, body)

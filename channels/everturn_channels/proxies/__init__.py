@@ -14,13 +14,20 @@ from ssl import SSLContext
 from types import ModuleType
 from typing import Final
 
-from aiohttp import ClientConnectionError, TCPConnector
+from aiohttp import (
+    ClientConnectionError,
+    ClientHttpProxyError,
+    ClientProxyConnectionError,
+    TCPConnector,
+)
 from yarl import URL
 
 from everturn_channels.errors import SetupError
 
 HTTP: Final = ("http://", "https://")
 SOCKS: Final = ("socks5://", "socks5h://", "socks4://", "socks4a://")
+PROXY_LOGIN: Final = 407
+"What an HTTP proxy answers that wants to know who asks, and nobody else (RFC 9110, 15.5.8)."
 INSTALL: Final = "pip install 'everturn[socks]'"
 "What brings the library for them."
 
@@ -31,7 +38,25 @@ class ProxyFailedError(ClientConnectionError):
 
 def failure(error: BaseException) -> str:
     """Return what failed: words of ours, else the error's name, since its text may hold secrets."""
-    return str(error) if isinstance(error, ProxyFailedError) else type(error).__name__
+    match error:
+        case ProxyFailedError():
+            return str(error)
+        case ClientHttpProxyError():
+            return refusal(error.status)
+        case ClientProxyConnectionError():
+            return "the proxy cannot be reached"
+        case _:
+            return type(error).__name__
+
+
+def refusal(status: int) -> str:
+    """Return what it means that an HTTP proxy answers in the place of the server behind it.
+
+    >>> refusal(503)
+    'the proxy makes no connection: it answers 503'
+    """
+    login = "; set its user and password in its address" if status == PROXY_LOGIN else ""
+    return f"the proxy makes no connection: it answers {status}{login}"
 
 
 def is_proxy(address: str) -> bool:

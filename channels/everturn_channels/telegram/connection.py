@@ -41,6 +41,7 @@ from aiohttp import (
     ClientConnectorError,
     ClientError,
     ClientHttpProxyError,
+    ClientProxyConnectionError,
     ClientResponse,
     ClientSession,
     ClientTimeout,
@@ -267,11 +268,15 @@ async def _read(response: ClientResponse, limit_bytes: int) -> bytes:
 
 def _why(error: BaseException) -> str:
     """Say what failed, without the address: it holds the token."""
-    if isinstance(error, ClientConnectorError):
-        return f"no connection to {error.host}: {error.os_error.strerror or error.os_error}"
-    if isinstance(error, TimeoutError | ClientConnectionError):
-        return f"no answer ({failure(error)})"
-    return type(error).__name__
+    match error:
+        case ClientProxyConnectionError():
+            return f"no answer ({failure(error)})"
+        case ClientConnectorError():
+            return f"no connection to {error.host}: {error.os_error.strerror or error.os_error}"
+        case TimeoutError() | ClientConnectionError() | ClientHttpProxyError():
+            return f"no answer ({failure(error)})"
+        case _:
+            return type(error).__name__
 
 
 def _is_own(answer: object) -> bool:
