@@ -290,6 +290,12 @@ async def test_a_kept_connection_that_ends_costs_no_mail_and_doubles_none() -> N
         with pytest.raises(RefusedError, match="552"):
             await world.say(ANN, "large")
         await world.say(ANN, "fifth")
+        world.smtp.cuts_at_once = 1
+        await world.say(ANN, "sixth\n.\n..")
+        world.smtp.end_talks(b"")
+        world.smtp.cuts_at_once = 1
+        with pytest.raises(NotSentError):  # nothing of it was taken: it is no repeat later
+            await world.say(ANN, "none")
         world.smtp.cuts = 1
         with pytest.raises(UnknownOutcomeError):
             await world.say(ANN, "last")
@@ -297,8 +303,9 @@ async def test_a_kept_connection_that_ends_costs_no_mail_and_doubles_none() -> N
 
     assert kept == 1
     assert [text[:5] for text in texts] == [
-        *("one", "two", "three", "four", "421 4", "550 5", "fifth", "last"),
+        *("one", "two", "three", "four", "421 4", "550 5", "fifth", "sixth", "last"),
     ]
+    assert texts[7] == "sixth\n.\n.."
 
 
 async def test_a_mail_on_its_way_leaves_no_connection_behind() -> None:

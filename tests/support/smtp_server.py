@@ -29,6 +29,8 @@ class SmtpServer:
         "What is answered next, instead of 250."
         self.cuts = 0
         "So many mails are taken, and the connection is cut then."
+        self.cuts_at_once = 0
+        "So many connections are cut where a text is to follow, before any of it is taken."
         self.unknown: set[str] = set()
         "Addresses that nobody has."
         self.talks: list[SMTP] = []
@@ -90,6 +92,19 @@ class SmtpServer:
         return AuthResult(success=is_right, handled=False)
 
 
+class _Talk(SMTP):
+    async def smtp_DATA(self, arg: str) -> None:  # noqa: N802
+        """Ask for the text of a mail, or not."""
+        taker = self.event_handler
+        assert isinstance(taker, SmtpServer)
+        if taker.cuts_at_once:
+            taker.cuts_at_once -= 1
+            assert isinstance(self.transport, asyncio.Transport)
+            self.transport.abort()
+            return
+        await super().smtp_DATA(arg)
+
+
 def read_mail(raw: bytes) -> EmailMessage:
     """Return a mail as a message."""
     return BytesParser(policy=default).parsebytes(raw)
@@ -110,7 +125,7 @@ async def open_smtp_server(
     loop = asyncio.get_running_loop()
 
     def factory() -> SMTP:
-        talk = SMTP(
+        talk = _Talk(
             taker,
             hostname="mx.everturn.test",
             ident="test",

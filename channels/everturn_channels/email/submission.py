@@ -2,7 +2,7 @@
 
 A mail counts as sent once the server said so after its text (RFC 5321, section 4.1.1.4). A
 connection that ended while nothing was sent over it is noticed before that, as each mail begins
-with commands of its own (MAIL, RCPT): then the mail goes over another one. Where a connection ends
+with commands of its own (MAIL, RCPT, DATA): then the mail goes over another one. Where it ends
 after the text and before the answer, nobody knows whether the mail was taken.
 """
 
@@ -16,6 +16,7 @@ from typing import Final
 
 import aiosmtplib
 import anyio
+from aiosmtplib.protocol import SMTPProtocol
 from msgspec import Struct
 
 from everturn_channels.email.account import EmailAccount, login_of
@@ -41,6 +42,9 @@ _COMMAND_S: Final = 30.0
 _DATA_S: Final = 300.0  # until a mail was taken, as RFC 5321 wants (section 4.5.3.2)
 _QUIT_S: Final = 2.0
 _ENHANCED: Final = re.compile(r"\b([245])\.(\d{1,3})\.(\d{1,3})\b")
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_DOT: Final = re.compile(rb"^\.", re.MULTILINE)
+"One more is put before it: alone in its line it ends a text (RFC 5321, section 4.5.2)."
 _NOBODY: Final = frozenset({550, 551, 553})
 _LIMITS: Final = frozenset({"5.4.5"})  # "daily sending limit exceeded" of Gmail, which ends
 
@@ -196,22 +200,42 @@ async def _address(client: aiosmtplib.SMTP, own: str, to: str) -> None:
     try:
         await client.mail(own, options=options)
         await client.rcpt(to, encoding="utf-8")
+        asked = await client.execute_command(b"DATA")
+        if asked.code != aiosmtplib.SMTPStatus.start_input:
+            raise aiosmtplib.SMTPDataError(asked.code, asked.message)
     except aiosmtplib.SMTPResponseException as error:
         is_recipient = isinstance(error, aiosmtplib.SMTPRecipientRefused)
         raise _refusal(error, is_recipient=is_recipient) from error
     except (aiosmtplib.SMTPException, OSError) as error:
-        msg = f"The mail server went away: {error}"
-        raise NotSentError(msg) from error
+        raise _gone(error) from error
 
 
 async def _give(client: aiosmtplib.SMTP, mail: bytes) -> None:
+    """Hand over the text that the server asked for. Not `client.data`, which asks by itself."""
+    text = _LINE_END.sub(b"\r\n", mail).removesuffix(b"\r\n") + b"\r\n"
     try:
-        await client.data(mail, timeout=_DATA_S)
-    except aiosmtplib.SMTPResponseException as error:
-        raise _refusal(error) from error
+        protocol = _connected(client)
+        protocol.write(_DOT.sub(b"..", text) + b".\r\n")
+    except (aiosmtplib.SMTPException, OSError) as error:
+        raise _gone(error) from error
+    try:
+        taken = await protocol.read_response(_DATA_S)
     except (aiosmtplib.SMTPException, OSError) as error:
         msg = f"The mail server did not say whether it took the mail: {error}"
         raise UnknownOutcomeError(msg) from error
+    if taken.code >= 400:
+        raise _refusal(aiosmtplib.SMTPDataError(taken.code, taken.message))
+
+
+def _connected(client: aiosmtplib.SMTP) -> SMTPProtocol:
+    if client.protocol is None:
+        msg = "Connection lost"
+        raise aiosmtplib.SMTPServerDisconnected(msg)
+    return client.protocol
+
+
+def _gone(error: Exception) -> NotSentError:
+    return NotSentError(f"The mail server went away before it took anything of the mail: {error}")
 
 
 async def _quit(client: aiosmtplib.SMTP) -> None:
