@@ -120,6 +120,12 @@ FORMATS: Final = (
 )
 OPENAI, ANTHROPIC, OLLAMA, RESPONSES = FORMATS
 THINKING: Final = {"type": "thinking", "thinking": "", "signature": ""}
+IMAGE: Final = {
+    "type": "image_generation_call",
+    "id": "ig",
+    "status": "done",
+    "result": "iVBORw0KGgo=",
+}
 EXTRAS: Final = (
     {"choices": [{"delta": {"reasoning_details": [{"type": "reasoning.text", "text": "so"}]}}]},
     {"choices": [{"delta": {"extra_content": {"google": {"thought_signature": "c2ln"}}}}]},
@@ -141,6 +147,14 @@ EXTRAS: Final = (
     {"type": "response.output_item.done", "output_index": 7, "item": dict(compacted())},
     {"type": "response.output_item.done", "output_index": 8, "item": {"type": "message"}},
     {"type": "response.output_text.delta", "output_index": 9, "delta": "x"},
+    {
+        "choices": [
+            {"delta": {"images": [{"image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}}
+        ]
+    },
+    {"choices": [{"delta": {"content": [{"type": "image_url", "image_url": "http://x"}]}}]},
+    {"type": "response.output_item.done", "output_index": 6, "item": IMAGE},
+    {"type": "response.completed", "response": {"output": [IMAGE, {**IMAGE, "result": None}]}},
     {"type": "response.failed", "response": {"status": "failed", "error": {"code": "busy"}}},
 )
 Said: TypeAlias = tuple[Format, list[bytes]]

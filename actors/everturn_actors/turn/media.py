@@ -5,6 +5,7 @@ A turn sends the same images with every step: they are kept in memory until it i
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -22,7 +23,7 @@ from everturn_actors.events.turns import images_text
 from everturn_actors.ids import made_name
 from everturn_actors.model import Attachment, CallOptions, Reply, Upload
 from everturn_actors.ports import SessionStore, ToolContext
-from everturn_actors.state.validation import ATTACHMENTS_MAX, attachment_of, check_images
+from everturn_actors.state.validation import ATTACHMENTS_MAX, attachment_of, check_images, sniffed
 from everturn_actors.turn.reply_flaws import asks_for_form
 
 logger = logging.getLogger(__name__)
@@ -70,9 +71,9 @@ async def keep_images(
     kept = tuple(attachment for attachment, _ in good[:ATTACHMENTS_MAX])
     for attachment, image in good[:ATTACHMENTS_MAX]:
         await context.store.save_media(context.session_id, attachment.name, image.data)
-    for flaw in flaws:
-        fields = {"session_id": context.session_id, "model": reply.model, "error": flaw}
-        logger.warning("an image that a model made cannot be used", extra=fields)
+    if flaws:
+        told = {"session_id": context.session_id, "model": reply.model, "error": "; ".join(flaws)}
+        logger.warning("images that a model made cannot be used", extra=told)
     if asks_for_form(options):
         return kept, ""
     lost = [f"[an image made by the model cannot be used: {each}]" for each in flaws[:_FLAWS_TOLD]]
@@ -91,7 +92,9 @@ def _looked_at(reply: Reply) -> tuple[list[tuple[Attachment, Upload]], list[str]
     """Return the images that can be kept, each once, and why the others cannot. Hashes them."""
     good: dict[str, tuple[Attachment, Upload]] = {}
     flaws = [*reply.lost_images]
-    for image in reply.images:
+    for each in reply.images:
+        # Its bytes are believed: a wrong label costs nobody a good image.
+        image = dataclasses.replace(each, media_type=sniffed(each.data) or each.media_type)
         try:
             check_images([image])
         except InvalidInputError as error:

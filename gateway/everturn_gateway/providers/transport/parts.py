@@ -20,7 +20,7 @@ from everturn_gateway.providers.transport.images import ReplyImages
 from everturn_gateway.providers.transport.sse import EVENT_LIMIT_BYTES
 
 REPLY_LIMIT_CHARS = 4 * 1024 * 1024  # all that one reply holds; no model writes that much
-VALUES_MOST: Final = 1_000_000  # in a chunk that is so large for its images
+VALUES_MOST: Final = 250_000  # in a chunk that is so large for its images
 PART_CHARS = (
     64  # what a call or a block counts for beside its texts, so that empty ones end as well
 )
