@@ -36,6 +36,7 @@ MOVING_S: Final = 0.1
 LEAVE_AFTER_S: Final = 1.2
 "How long a lease that should move stays: by then all have noticed, and look often."
 _SOON_S: Final = 0.05  # where a lease is free for the taking
+_AWAY_S: Final = 0.5  # where the referee could not be asked: it may refuse at once, for hours
 _PATIENCES_S: Final = (1.5, 3.0, 6.0)
 "For one answer; for longer after some that were late: a machine may be that busy."
 _GONE_S: Final = 2.0  # for the last word to the referee
@@ -178,6 +179,8 @@ class Heartbeat:
         pause_s = MOVING_S if is_moving(self._view) else BEAT_S
         if wanted(self._view):
             pause_s = _SOON_S
+        if self._ownership.fault:
+            pause_s = _AWAY_S
         pause_s = min(pause_s, self._left_s())  # what ran out is let go at once
         async with anyio.create_task_group() as tasks:
 

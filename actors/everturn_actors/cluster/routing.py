@@ -201,7 +201,8 @@ class RoutedActors:
                     return (await self._answer(asked)).answer
                 if node is not None and node.name != ownership.me.name:
                     name = node.name
-                    given = await self._ask(node, partition, asked)
+                    asking = _Asking(node=node, partition=partition)
+                    given = await asking.ask(self.link, asked, self._asking)
                     if given.events:
                         self._local.feed(session_id).relay(given.events)
                     return given.answer
@@ -215,18 +216,6 @@ class RoutedActors:
                 raise OwnerAwayError(session_id, name, ownership.why_nobody(partition) or why)
             await pause(self.ownership, _PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
-
-    async def _ask(self, node: Node, partition: int, asked: Asked) -> Given:
-        """Ask a node for as long as nobody else has the partition; else raise `MovedError`."""
-        deadline_s = SLOW_S if isinstance(asked.command, _SLOW) else QUICK_S
-        asking = _Asking(node=node, partition=partition)
-        self._asking.add(asking)
-        try:
-            with asking.scope:
-                return await self.link.ask(node, asked, deadline_s=deadline_s)
-        finally:
-            self._asking.discard(asking)
-        raise MovedError(asked.session_id)
 
     async def watch(self) -> None:
         """Follow changes of owners, until cancelled: what waits for one goes to the next."""
@@ -333,6 +322,17 @@ class _Asking(Struct, eq=False, kw_only=True):
     node: Node
     partition: int
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    async def ask(self, link: Link, asked: Asked, asking: set[_Asking]) -> Given:
+        """Ask, as one of those who are `asking`; raise `MovedError` where `scope` is cancelled."""
+        deadline_s = SLOW_S if isinstance(asked.command, _SLOW) else QUICK_S
+        asking.add(self)
+        try:
+            with self.scope:
+                return await link.ask(self.node, asked, deadline_s=deadline_s)
+        finally:
+            asking.discard(self)
+        raise MovedError(asked.session_id)
 
 
 class _Served(Struct, eq=False):

@@ -47,8 +47,8 @@ SELECT application_name, coalesce(host(client_addr), 'this machine'), backend_st
 _END: Final = f"SELECT pg_terminate_backend(pid) {_HOLDERS} AND (pid, backend_start) = ($2, $3)"
 _MINE: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END_S: Final = 5.0  # for a connection of before to end
-_ENDING_S: Final = 2.0  # of a gateway that has just ended: its server may not have noticed yet
 _AGAIN_S: Final = 0.1
+_ENDING_TRIES: Final = 20  # where a gateway has just ended: its server may not have noticed yet
 
 
 class _Lock(Struct, frozen=True):
@@ -143,15 +143,14 @@ async def open_guard(database: Database, node: str = "") -> AsyncGenerator[Guard
     Raises:
         WorkspaceLockedError: Another gateway has it.
     """
-    lock = await database.trying(lambda _attempt: _taken(database, node))
-    until_s = anyio.current_time() + _ENDING_S
-    while isinstance(lock, str) and anyio.current_time() < until_s:
+    tries = 0
+    while isinstance(lock := await database.trying(lambda _attempt: _taken(database, node)), str):
+        tries += 1
+        if tries > _ENDING_TRIES:
+            holder = await database.row(_HOLDER, lock)
+            message = _in_use(database, holder, node, is_twin=lock != _name(database))
+            raise WorkspaceLockedError(Path(database.place), 0, message=message)
         await anyio.sleep(_AGAIN_S)
-        lock = await database.trying(lambda _attempt: _taken(database, node))
-    if isinstance(lock, str):
-        holder = await database.row(_HOLDER, lock)
-        message = _in_use(database, holder, node, is_twin=lock != _name(database))
-        raise WorkspaceLockedError(Path(database.place), 0, message=message)
     guard = Guard(database, lock, node)
     try:
         yield guard
