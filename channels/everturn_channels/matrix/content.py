@@ -164,7 +164,8 @@ def _location(content: Json) -> str:
 
     Its text is that of whoever sends it, or the address once more for clients without maps.
     """
-    place = next(filter(None, (object_of(content, name) for name in _PLACES)), {})
+    places = (object_of(content, name) for name in _PLACES)
+    place: Json = next(filter(None, places), object_of(None))
     address = text_of(content, "geo_uri") or text_of(place, "uri")
     where = address.removeprefix("geo:").partition(";")[0].split(",")[:2]
     body = text_of(content, "body")
