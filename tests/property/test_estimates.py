@@ -159,3 +159,9 @@ def test_a_tokenizer_that_goes_by_class_is_found(scale: float, texts: list[str])
         counts = text_counts(text)
 
         assert priced(counts, prices.each) == pytest.approx(priced(counts, own), rel=0.15)
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=300))
+def test_the_class_of_a_character_is_the_same_in_any_text(text: str) -> None:
+    """Short texts of plain characters are counted in another way than all others."""
+    assert text_counts(text)[:10] == text_counts(f"{text}é")[:10]

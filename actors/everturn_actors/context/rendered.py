@@ -294,7 +294,7 @@ def prepared_of(
     held = conversation.window_messages or None
     limits = replace(limits, window_messages=held, correction_tokens=correction)
     budget = policy.divide(policy.numbers, limits, *fixed)
-    tokens = forecast.priced_tokens(statistics.prices.each)
+    tokens = round(forecast.prompt_tokens)
     return Prepared(
         policy=policy,
         limits=limits,

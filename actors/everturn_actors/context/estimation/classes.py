@@ -19,6 +19,7 @@ from everturn_actors.model import AnyMessage, Attachment, Reply, ToolResult, Use
 
 _SAMPLE_CHARACTERS: Final = 32_768  # of a longer text its beginning tells of the rest
 _JOINED_CHARACTERS: Final = 1_000  # a longer text is counted by itself
+_SHORT_BYTES: Final = 200  # what a turn brings, mostly: counted class by class in all of it
 _JOINED_AT_ONCE: Final = _SAMPLE_CHARACTERS // (_JOINED_CHARACTERS + 1)
 
 
@@ -76,6 +77,12 @@ PROMPT: Final = MESSAGES + 3
 "1 for a whole prompt: what a provider puts around and before it."
 CLASSES: Final = MESSAGES + 4
 
+_ASCII_CLASSES: Final = range(len(_ASCII))
+_CLASS_OF: Final = bytes(
+    next((at for at, members in enumerate(_ASCII) if byte in members), 0) for byte in range(256)
+)
+_NOT_ASCII: Final = (0.0,) * (CLASSES - len(_ASCII))
+
 Counts = list[float]
 "By class."
 
@@ -132,6 +139,8 @@ _IS_ZERO: Final = b"\xff" + bytes(255)
 
 
 def _counted(raw: bytes) -> Counts:
+    if len(raw) <= _SHORT_BYTES and raw.isascii():
+        return [*map(raw.translate(_CLASS_OF).count, _ASCII_CLASSES), *_NOT_ASCII]
     counts = [0.0] * CLASSES
     # First, though few texts have any: short texts come joined by them, and most of these have
     # nothing but letters, blanks and digits besides.

@@ -50,9 +50,11 @@ class Forecast(Struct, frozen=True, kw_only=True):
     reply: tuple[float, ...] = ()
     "The counts of the newest reply, whose tokens were reported; empty where they are not used."
     reply_tokens: int = 0
+    prompt_tokens: float = 0.0
+    "What the prices that it was made by say of the whole prompt, see `priced_tokens`."
 
     def priced_tokens(self, prices: Sequence[float]) -> int:
-        """Return what prices alone say of the whole prompt."""
+        """Return what other prices, and these alone, say of the whole prompt."""
         news = priced(self.counts, prices) if self.counts else self.tokens - self.known_tokens
         reply = priced(self.reply, prices) if self.reply else 0.0
         return round(self.before_tokens + news + reply)
@@ -101,13 +103,16 @@ def forecast_of(
     if sizes.units > _SMALL_UNITS and surely_far(
         sizes.units, sizes.window_tokens * UNITS_PER_TOKEN
     ):
-        return Forecast(tokens=sizes.units * statistics.scale / UNITS_PER_TOKEN)
+        tokens = sizes.units * statistics.scale / UNITS_PER_TOKEN
+        return Forecast(tokens=tokens, prompt_tokens=tokens)
     counts = added(prompt_counts(request.system, tools_units(request.tools)), count())
-    tokens = priced(counts, statistics.prices.each)
-    tokens *= own_rate(conversation.fingerprint, conversation.reported.input_tokens)
+    by_prices = priced(counts, statistics.prices.each)
+    tokens = by_prices * own_rate(conversation.fingerprint, conversation.reported.input_tokens)
+    tokens = tokens * statistics.safety + sizes.image_units / UNITS_PER_TOKEN
     return Forecast(
-        tokens=tokens * statistics.safety + sizes.image_units / UNITS_PER_TOKEN,
+        tokens=tokens,
         counts=() if sizes.image_units else tuple(counts),
+        prompt_tokens=tokens if sizes.image_units else by_prices,
     )
 
 
@@ -117,22 +122,26 @@ def _goes_on(
     last, reported = conversation.fingerprint, conversation.reported
     news = request.messages[last.messages :]
     known, reply_tokens, reply = reported.input_tokens, 0, tuple[float, ...]()
+    by_prices = float(last.tokens)
     if news and isinstance(news[0], Reply) and (own := _reply_counts(statistics, news[0])):
         expected = priced(own, statistics.prices.each)
         if _is_whole(news[0]) and is_plausible(own, reported.output_tokens, expected):
             reply, reply_tokens = tuple(own), reported.output_tokens
             news = news[1:]
             known += reply_tokens
+            by_prices += expected
     counts = message_counts(news)
     images = units - last.units - sum(map(message_units, request.messages[last.messages :]))
-    tokens = priced(counts, statistics.prices.each) * own_rate(last, reported.input_tokens)
+    of_news = priced(counts, statistics.prices.each)
+    tokens = of_news * own_rate(last, reported.input_tokens) + images / UNITS_PER_TOKEN
     return Forecast(
-        tokens=known + tokens + images / UNITS_PER_TOKEN,
+        tokens=known + tokens,
         known_tokens=known,
         counts=() if images else tuple(counts),
         before_tokens=last.tokens,
         reply=reply,
         reply_tokens=reply_tokens,
+        prompt_tokens=by_prices + (tokens if images else of_news),
     )
 
 
