@@ -26,8 +26,7 @@ from everturn_channels.errors import (
     NotNowError,
     SetupError,
 )
-from everturn_channels.inbound.access_control import NOT_AVAILABLE
-from everturn_channels.inbound.receiver import TOO_FAST
+from everturn_channels.inbound.access_control import NOT_AVAILABLE, TOO_FAST
 from everturn_channels.inbound.running_channel import Limits
 from everturn_channels.settings import (
     AccessRules,
@@ -530,6 +529,13 @@ async def test_a_member_who_floods_is_told_once_and_others_notice_nothing(tmp_pa
             "[Bob] me too",
         ]
         assert lines == [TOO_FAST]
+        # A command counts as well: its sender is told, once; /stop is always heard.
+        told = [await fed.command(name) for name in ("help", "nope", "start", "help", "nope")]
+        assert [bool(word) for word in told] == [True, True, True, True, False]
+        assert told[3] == TOO_FAST
+        assert await fed.command("stop") not in {"", TOO_FAST}
+        fed.clock.advance(60)
+        assert await fed.command("help") == told[0]
 
 
 async def test_what_was_written_over_hours_is_no_flood_when_it_comes_at_once(

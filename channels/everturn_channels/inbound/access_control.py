@@ -48,6 +48,9 @@ FAILING: Final = marked(
     "This conversation failed several times, so I take nothing more in it for now. /stop ends what "
     "fails, /reset begins anew. My owner finds the reason in the log."
 )
+TOO_FAST: Final = marked(
+    "You write faster than I can read, so I did not take this. Please slow down."
+)
 LATER: Final = marked("I cannot do that just now. Please try again in a moment.")
 NOBODY: Final = Person(id="")
 
@@ -77,6 +80,7 @@ class AccessControl:
         )
         self._counted: RecentKeys[tuple[str, str]] = RecentKeys()
         self._flooding: Cooldown[tuple[str, str]] = Cooldown(limits.word_every_s)
+        self._slowed: Cooldown[tuple[str, str]] = Cooldown(limits.word_every_s)
 
     def key_of(self, chat: ChatRef, sender: Person = NOBODY) -> ConversationKey | None:
         """Return the conversation of a chat; None where no agent answers there."""
@@ -221,6 +225,11 @@ class AccessControl:
                 extra={"channel": self._adapter.name, "chat": who[0], "sender": who[1]},
             )
         return True
+
+    def flood_word(self, event: InboundEvent) -> str:
+        """Return what somebody is told whose event is a flood; empty = they were told just now."""
+        who = event.chat.id, event.sender.id
+        return TOO_FAST if self._slowed.may(who, self._context.clock.now()) else ""
 
     async def _pair(self, chat: ChatRef, sender: Person, notify: Notify | None) -> None:
         if notify is None or not self._may_notify(chat, sender, self._pairing):

@@ -176,10 +176,13 @@ class CommandHandler:
         if is_by_owner:
             await notify(IN_PRIVATE)
             return
-        if meaning is None:
-            if chat.type == "dm":  # else it is some other bot's
-                await notify(unknown_command(command.name))
-        elif command.name == "stop" or not self._access.is_flood(command):
+        if meaning is None and chat.type != "dm":
+            return  # it is some other bot's
+        if command.name != "stop" and self._access.is_flood(command):
+            await notify(self._access.flood_word(command))
+        elif meaning is None:
+            await notify(unknown_command(command.name))
+        else:
             await notify(await self._answer(command, meaning, admission))
 
     async def _answer(self, command: Command, meaning: CommandSpec, admission: Admission) -> str:
@@ -273,7 +276,10 @@ class CommandHandler:
     async def _command_of_owner(self, command: Command) -> None:
         """Do what an owner asks for in private: no route and no rule of an agent is in the way."""
         owner = self._owners.owner_of(command.sender)
-        if owner is None or self._access.is_flood(command):
+        if owner is None:
+            return
+        if self._access.is_flood(command):
+            await self._notifier.respond(command.answer, self._access.flood_word(command))
             return
         fields = {**self._fields, "owner": owner.name, "command": command.name}
         try:
@@ -377,7 +383,7 @@ class CommandHandler:
         owner = self._owners.owner_of(sender)
         if owner is not None:
             if not waits and self._access.is_flood(click):
-                await notify("")
+                await notify(self._access.flood_word(click))
                 return
             by_owner = partial(self._owners.click, click, owner)
             told = await self._answered(by_owner, waits=waits)
@@ -388,7 +394,7 @@ class CommandHandler:
         if admission is None or admission.decision.action != "answer":
             await notify(click_refused())
         elif owner is None and not waits and self._access.is_flood(click):
-            await notify("")
+            await notify(self._access.flood_word(click))
         else:
             answer = partial(self._answer_click, click, admission.key)
             await notify(await self._answered(answer, admission.key, waits=waits))

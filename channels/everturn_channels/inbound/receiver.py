@@ -51,7 +51,7 @@ from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.inbound.status_reactions import StatusReactor
 from everturn_channels.inbound.submission_rules import ambient_rules, message_key, queueing
 from everturn_channels.inbound.text_files import text_of
-from everturn_channels.languages import marked, speaking, t
+from everturn_channels.languages import speaking, t
 from everturn_channels.rate_limits import Cooldown
 from everturn_channels.settings import QueueRules
 from everturn_channels.texts import (
@@ -68,10 +68,6 @@ FETCH_HOLD_MAX_S: Final = 10.0  # of what the fetching of one part is thought to
 DELETABLE_MAX: Final = 4096  # messages of which is known to which conversation they belong
 EXTRAS_MAX: Final = 64  # messages whose files' text is kept for an edit: those of the last moments
 EXTRAS_CHARS: Final = 64 * 1024  # of one of them
-
-TOO_FAST: Final = marked(
-    "You write faster than I can read, so I did not take this. Please slow down."
-)
 
 
 def _why_not(fetched: Sequence[Fetched]) -> tuple[str, ...]:
@@ -138,9 +134,9 @@ class Receiver:
             return
         is_for_us = admission.decision.action == "answer"
         if self._access.is_flood(message):
-            if is_for_us:
-                # What was not said to the agent is dropped without one.
-                self._word(message, TOO_FAST)
+            # What was not said to the agent is dropped without a word.
+            if is_for_us and (word := self._access.flood_word(message)):
+                self._say(message, word)
         elif is_for_us and (message.text.strip() or message.files or message.described):
             await self._take(message, admission)
         elif is_for_us and message.unsupported:
