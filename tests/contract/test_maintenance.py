@@ -16,6 +16,7 @@ from everturn.testing._histories import SESSION_ID, moment, replay, simple_log, 
 from everturn_actors.events import (
     AmbientStored,
     Body,
+    CallFinished,
     Event,
     Labelled,
     ModelReplied,
@@ -25,7 +26,16 @@ from everturn_actors.events import (
 from everturn_actors.gaps import Gap
 from everturn_actors.journal.doctor import check
 from everturn_actors.journal.files import FileStore
-from everturn_actors.model import Attachment, Labels
+from everturn_actors.model import (
+    Attachment,
+    Labels,
+    Reply,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
 from everturn_actors.ports.maintenance import StoredSizes
 from everturn_gateway.builtin.stores import FILE
 from everturn_gateway.plugins import OpenedStore, StoreSettings
@@ -129,6 +139,22 @@ def test_a_providers_own_form_of_a_summary_is_erased_with_its_text() -> None:
     assert "4711" not in f"{erased.text} {erased.opaque}"
 
 
+def test_what_a_turn_made_stays_while_a_snapshot_or_an_event_names_it() -> None:
+    """The events of old turns may be gone, and a model is shown the image all the same."""
+    chart = Attachment(name="made-chart.png", media_type="image/png")
+    made = CallFinished(call_id="c", text="see", images=(chart,))
+    shown = Step(
+        reply=Reply(calls=(ToolCall(call_id="c", name="draw"),)),
+        results=(ToolResult(call_id="c", name="draw", text="see", attachments=(chart,)),),
+    )
+    turn = Turn(number=1, users=(UserMessage(text="draw"),), steps=(shown,), outcome="answered")
+    person, by_event, by_state = Person("http", "7"), Traces(), Traces()
+    by_event.see(Event(seq=9, at=moment(9), body=made), person)
+    by_state.see_state(replace(replay(simple_log(1)), checkpointed=(turn,)))
+    for traces, stays in ((by_event, True), (by_state, True), (Traces(), False)):
+        assert Scrubbing(person, traces).keeps_media(chart.name) is stays
+
+
 @pytest.mark.parametrize("snapshot_at", [0, 11, 19])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_words_of_a_person_are_taken_out_of_a_session(
@@ -144,7 +170,8 @@ async def test_words_of_a_person_are_taken_out_of_a_session(
         assert opened.maintenance is not None
         maintenance = opened.maintenance()
         await store.append(SESSION_ID, log, expected_seq=0)
-        await store.save_media(SESSION_ID, "plan.png", b"abc")
+        for name in ("plan.png", "made-left.png", "upload-on-its-way.png"):
+            await store.save_media(SESSION_ID, name, b"abc")
         await store.save_result(SESSION_ID, "r1", f"found: {SECRET}")
         await store.save_result(SESSION_ID, "r2", "found: nothing")
         if snapshot_at:
@@ -154,7 +181,8 @@ async def test_words_of_a_person_are_taken_out_of_a_session(
         events = await store.read(SESSION_ID, after=0, limit=99)
         state, loaded = await state_in(store), await store.load(SESSION_ID)
         kept = [await store.read_result(SESSION_ID, name) for name in ("r1", "r2")]
-        media = await store.read_media(SESSION_ID, "plan.png")
+        names = ("plan.png", "made-left.png", "upload-on-its-way.png")
+        media = [await store.read_media(SESSION_ID, name) for name in names]
         if isinstance(store, FileStore):
             assert [f.text for f in await check(tmp_path, SESSION_ID)] == []
 
@@ -164,7 +192,7 @@ async def test_words_of_a_person_are_taken_out_of_a_session(
     assert state == replay(events)
     said = [e.body.text for e in events if isinstance(e.body, Received | AmbientStored)]
     assert said == [ERASED, "[Ann] [in reply to erased]\nreally?", "[Ann] so it is", ERASED]
-    assert (kept, media) == ([None, "found: nothing"], None)
+    assert (kept, media) == ([None, "found: nothing"], [None, None, b"abc"])
     text = str(events) + str(state)
     assert not any(word in text for word in ("4711", "door", "plan.png", "sender='7'", "by='7'"))
     assert f"Yes: {ERASED}." in text
