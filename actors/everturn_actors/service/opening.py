@@ -25,6 +25,7 @@ from everturn_actors.ports import (
     SessionStore,
 )
 from everturn_actors.protocol.actors import Router
+from everturn_actors.scopes import open_near_group
 from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.handover import Handover
 from everturn_actors.service.maintenance import SessionMaintenance
@@ -120,7 +121,7 @@ async def open_service(
         works_for=every_agent if ports.ownership is None else ports.ownership.works_for,
     )
     once = replace(live, store=scratch, delivery_ports={}, is_here=everywhere)
-    async with anyio.create_task_group() as actors:
+    async with open_near_group() as actors:
         registry = Registry(live, actors, on_gone=bindings.forget, max_active=settings.max_active)
         scratch_registry = Registry(once, actors, on_gone=scratch.delete)
         router = ports.router(registry, actors) if ports.router is not None else None
@@ -150,7 +151,6 @@ async def open_service(
                 maintenance.cancel_scope.cancel()
         finally:
             await _stop((registry, scratch_registry), settings.drain_s)
-            actors.cancel_scope.cancel()
 
 
 def _is_own(ownership: Ownership, session_id: str, key: ConversationKey | None = None) -> bool:
