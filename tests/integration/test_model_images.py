@@ -26,6 +26,7 @@ from everturn_gateway.providers.responses.wire import BodyWriter as ResponsesWri
 from everturn_gateway.providers.transport.images import IMAGES_LIMIT_CHARS, ReplyImages
 from everturn_gateway.providers.transport.parts import Reader
 from everturn_gateway.providers.transport.reading import ReplyReader
+from everturn_gateway.providers.transport.sse import IMAGE_EVENT_BYTES
 from everturn_gateway.providers.transport.wire import BodyWriter
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
@@ -220,7 +221,7 @@ def test_a_model_is_asked_for_images_where_its_agent_says_so() -> None:
 async def test_the_largest_image_comes_in_one_event(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its frame; it is decoded beside the event loop. What is no image may not be so large."""
+    """With its frame; it is decoded beside the event loop."""
     threads, decode = list[str](), ReplyImages.decode
 
     def decoded(images: ReplyImages) -> None:
@@ -234,12 +235,21 @@ async def test_the_largest_image_comes_in_one_event(
     if kind is RESPONSES:
         events = [done(call(text)), completed(call(text))]
     async with open_model_api() as api, open_kind(kind, api) as adapter:
-        api.script(stream(*events), stream(chat(*[[]] * 2_500_000)), stream("A" * 40_000_000))
+        api.script(stream(*events))
         reply = await adapter.complete(request(), ignore)
-        for why in ("is large, and no image", "larger than 36 MiB"):
-            with pytest.raises(ModelTransientError, match=why):
-                await adapter.complete(request(), ignore)
 
     assert [each.data == data for each in reply.images] == [True]
     assert threads
     assert "MainThread" not in threads
+
+
+async def test_what_is_no_image_may_not_be_so_large() -> None:
+    """Neither as one event nor as one body, and not as a million small values either."""
+    endless = stream("A" * (IMAGE_EVENT_BYTES + 1_000_000))
+    async with open_model_api() as api, open_kind(OPENAI, api) as adapter:
+        api.script(endless, replace(endless, headers={"content-type": "application/json"}))
+        for why in ("event of the stream is larger than 36 MiB", "reply is larger than 36 MiB"):
+            with pytest.raises(ModelTransientError, match=why):
+                await adapter.complete(request(), ignore)
+    with pytest.raises(ModelTransientError, match="is large, and no image"):
+        read(ReplyReader, chat(*[[]] * 1_400_000))

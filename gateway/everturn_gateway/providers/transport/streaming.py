@@ -232,7 +232,11 @@ class Transport:
             msg = f"{where}: answered with a web page; is base_url the address of an API?"
             raise ModelRefusedError(msg)
         if kind == "application/json":
-            reader.take(b"", await _limited(answer, IMAGE_EVENT_BYTES))
+            body = await _limited(answer, IMAGE_EVENT_BYTES)
+            if len(body) == IMAGE_EVENT_BYTES:
+                msg = f"{where}: the reply is larger than {IMAGE_EVENT_BYTES >> 20} MiB"
+                raise ModelTransientError(msg)
+            reader.take(b"", body)
             return
         try:
             await _read_events(answer, self._parser(), reader)
