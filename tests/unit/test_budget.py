@@ -10,9 +10,11 @@ from support.tables import table
 
 from everturn_actors.context.catalog import make_budget
 from everturn_actors.context.estimation.budget import Budget, check_feasible
+from everturn_actors.context.estimation.calibration import priced_anew, prior_statistics
+from everturn_actors.context.render import Renderer
 from everturn_actors.errors import ContextDoesNotFitError
-from everturn_actors.model import ToolDefinition
-from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
+from everturn_actors.model import Conversation, ToolDefinition
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 
 
 def test_the_defaults_are_those_of_the_seed_design() -> None:
@@ -50,6 +52,26 @@ def test_history_takes_the_smaller_of_cap_and_window(window: int, cap: int, hist
 def test_a_margin_is_rounded_down() -> None:
     """Integer arithmetic is part of the seed's rule; a rounded margin moves every cut."""
     assert make_budget(agent(window_tokens=1999), "", ()).margin_tokens == 199
+
+
+def test_an_agent_is_loaded_by_the_count_that_its_first_request_goes_by() -> None:
+    """Else it is told that nothing is left, while a turn runs and `/context` shows another number.
+
+    What the first report says of capitals, which is nothing of the model's scale, is no guess then.
+    """
+    prompt, name = "WORDS IN CAPITALS " * 400, "m"
+    spec = AgentSpec(
+        name="a",
+        model=ModelSpec(provider="x", name=name, context_window=8192),
+        prompt=PromptSpec(system_prompt=prompt),
+    )
+    sent = Renderer().render(Conversation(), spec)
+
+    assert make_budget(spec, sent.request.system, ()).system_tokens == sent.budget.system_tokens
+    assert sent.forecast is not None
+    learnt = priced_anew(prior_statistics(name), sent.forecast.counts, 1_000)
+    assert (learnt.reports, learnt.safety) == (1, 1.0)
+    assert priced_anew(prior_statistics(name), sent.forecast.counts, 20).reports == 0
 
 
 def test_a_budget_is_never_below_zero() -> None:

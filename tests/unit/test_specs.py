@@ -617,7 +617,7 @@ def test_a_budget_that_leaves_no_room_is_refused_with_its_arithmetic(tmp_path: P
     (unsure,) = load_agent(folder, environ={}).warnings
 
     assert "agent.yaml:6: spec.model: by estimate nothing is left" in str(unsure)
-    assert "- system 460 - tools 0 - reply 600 - margin 50 = -110 tokens" in str(unsure)
+    assert "- system 612 - tools 0 - reply 600 - margin 50 = -262 tokens" in str(unsure)
 
     # Some tokenizers have one token for each of these words.
     (folder / "SOUL.md").write_text("RULE THAT HOLDS " * 120, encoding="utf-8")

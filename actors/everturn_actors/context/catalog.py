@@ -12,7 +12,10 @@ from everturn_actors.context.estimation.calibration import (
     LEAST_SCALE,
     ModelStatistics,
     prior_statistics,
+    session_scale,
 )
+from everturn_actors.context.estimation.classes import priced, prompt_counts
+from everturn_actors.context.estimation.estimates import prompt_units, tools_units
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.policies import everturn
 from everturn_actors.context.policy import AnyPolicy, Limits, Policy
@@ -66,7 +69,16 @@ def make_budget(
         statistics: What is known about its model; None = what its name tells.
     """
     known = statistics or prior_statistics(spec.model.name)
-    policy, limits = policy_of(spec.session.context), limits_of(spec, known)
+    # By the classes of its characters, as a session's first request is.
+    units = prompt_units(system) + tools_units(tools)
+    tokens = priced(prompt_counts(system, tools_units(tools)), known.prices.each) * known.safety
+    return _divided(spec, system, tools, replace(known, scale=session_scale(tokens, units)))
+
+
+def _divided(
+    spec: AgentSpec, system: str, tools: Sequence[ToolDefinition], statistics: ModelStatistics
+) -> Budget:
+    policy, limits = policy_of(spec.session.context), limits_of(spec, statistics)
     count = policy.estimates(limits)
     return policy.divide(policy.numbers, limits, count.text(system), count.tools(tools))
 
@@ -86,7 +98,7 @@ def unsure_room(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -
         return ""
     if policy_of(spec.session.context).shrink is None:
         check_feasible(budget)
-    least = make_budget(spec, system, tools, ModelStatistics(scale=LEAST_SCALE))
+    least = _divided(spec, system, tools, ModelStatistics(scale=LEAST_SCALE))
     # Words in capitals, and lines of one sign, may be far fewer tokens than any scale says.
     fewest = len(system) // _MOST_CHARACTERS
     check_feasible(replace(least, system_tokens=min(least.system_tokens, fewest)))

@@ -89,7 +89,7 @@ class ModelStatistics(Struct, frozen=True, kw_only=True):
     prices: Prices = _USUAL
     "Its tokens for a character of each class."
     reports: int = 0
-    "How many reports the scale was learnt from; 0 = it is a guess by name."
+    "How many reports the scale was learnt from, or 1 where they told of prices alone; 0 = a guess."
     units: int = 0
     "How much these reports were about, as far as it still weighs."
     window_tokens: int | None = None
@@ -134,7 +134,11 @@ def priced_anew(
 ) -> ModelStatistics:
     """Return what is known after text of these counts by class came to so many tokens."""
     prices = corrected(statistics.prices, counts, tokens)
-    return statistics if prices is statistics.prices else replace(statistics, prices=prices)
+    if prices is statistics.prices:
+        return statistics
+    # Capitals and lines of one sign say nothing of the scale, but they are no guess any more.
+    first = 1 if tokens * UNITS_PER_TOKEN >= _REPORT_MIN_UNITS else 0
+    return replace(statistics, prices=prices, reports=statistics.reports or first)
 
 
 def learn(statistics: ModelStatistics, *, units: int, tokens: int) -> ModelStatistics:
