@@ -113,8 +113,13 @@ def pins_text(pins: Sequence[PinnedMessage]) -> str:
 
 
 def nothing_to_pin() -> str:
-    """Answer /pin and /unpin that name no message."""
+    """Answer /pin that names no message."""
     return t("There is no such message here.")
+
+
+def nothing_pinned(words: str) -> str:
+    """Answer /unpin that names no pinned message."""
+    return t("No pinned message fits {words}; /pin lists them.", words=_short(words))
 
 
 def newest_with(words: str, messages: Iterable[tuple[int, str]]) -> int:

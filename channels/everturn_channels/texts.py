@@ -298,20 +298,22 @@ def own_sessions_text(rows: Sequence[SessionSummary], *, is_whole: bool) -> str:
         rows: The conversations.
         is_whole: Whether those are all.
     """
-    if not rows:
+    if not rows and is_whole:
         return no_session()
-    lines = [
-        t(
-            "- {time} UTC {title}, {status}, {id}",
-            time=f"{row.created_at:%Y-%m-%d %H:%M}",
-            title=_plain(row.labels.title),
-            status=said(row.status),
-            id=code_span(row.session_id),
-        )
-        for row in rows
-    ]
-    more = [] if is_whole else ["", t("There may be older ones. /search looks into all of them.")]
-    return "\n".join([*lines, *more])
+    lines = list[str]()
+    for row in rows:
+        values = {
+            "time": f"{row.created_at:%Y-%m-%d %H:%M}",
+            "status": said(row.status),
+            "id": code_span(row.session_id),
+        }
+        if title := _plain(row.labels.title).strip():
+            lines.append(t("- {time} UTC {title}, {status}, {id}", title=title, **values))
+        else:
+            lines.append(t("- {time} UTC, {status}, {id}", **values))
+    if not is_whole:
+        lines += ["", t("There may be older ones. /search looks into all of them.")]
+    return "\n".join(lines).strip()
 
 
 def whoami_text(sender: Person, key: ConversationKey, *, is_owner: bool) -> str:
@@ -333,6 +335,13 @@ def reminder_how() -> str:
     return t(
         "Write when and of what: /remind 20m TEXT, /remind 18:30 TEXT or"
         " /remind 2026-12-24 09:00 TEXT"
+    )
+
+
+def reminder_past(at: str, now: str, zone: str) -> str:
+    """Answer /remind with a time that is not to come."""
+    return t(
+        "I cannot remind you at {time}: it is {now} already, {zone}.", time=at, now=now, zone=zone
     )
 
 

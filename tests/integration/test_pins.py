@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import anyio
@@ -108,7 +109,17 @@ async def test_people_pin_in_chats(tmp_path: Path) -> None:
         assert "no such message" in await fed.command("pin", "umbrella")
         pinned = await fed.command("pin", "gate CODE")
         assert "The gate code is 4711" in pinned
+        answer = (await fed.until_idle()).held_turns[0].steps[0].messages[0].text
+        assert f", test: {answer}" in await fed.command("pin", answer)
+        for words in ("99", "umbrella"):
+            told = await fed.command("unpin", words)
+            assert told == f"No pinned message fits {words}; /pin lists them."
+        await fed.command("unpin", answer)
         assert "Nothing is pinned" in await fed.command("unpin", "gate code")
+        # Sessions have no titles by themselves.
+        row = (await fed.command("sessions")).splitlines()
+        assert len(row) == 1
+        assert re.fullmatch(r"- \S+ \S+ UTC, \w+, `[\w-]+`", row[0]), row
 
 
 async def test_hidden_messages_that_fit_a_question_are_quoted_with_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -82,6 +83,10 @@ class ChosenModel(Value, frozen=True, kw_only=True):
         return f"{self.provider}/{self.name}"
 
 
+SAID_BY_MODEL: Final = "you"
+"`Pin.who` of what the model said itself: it is what the model is told."
+
+
 class Pin(Value, frozen=True, kw_only=True):
     """A message that stays with the model, whatever is hidden."""
 
@@ -92,6 +97,10 @@ class Pin(Value, frozen=True, kw_only=True):
     "Who said it, for the model."
     outside: tuple[str, ...] = ()
     "The text from outside that stands in it, by source."
+
+    def who_for_people(self, agent: str) -> str:
+        """Return who said it, for people: the agent by its name."""
+        return agent if self.who == SAID_BY_MODEL else self.who
 
 
 class PromptFingerprint(Value, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from everturn_actors.events import (
     Received,
 )
 from everturn_actors.model import Pin
+from everturn_actors.model.conversation import SAID_BY_MODEL
 from everturn_actors.outside import one_source
 
 
@@ -20,9 +21,9 @@ def pin_of(event: Event) -> Pin | None:
         case Received(text=text, sender=sender) | AmbientStored(text=text, sender=sender) as body:
             outside, who = _outside(body, "what others said here"), sender or "user"
         case ModelReplied(text=text) as body:
-            outside, who = body.outside, "you"
+            outside, who = body.outside, SAID_BY_MODEL
         case Announced(text=text) as body:
-            outside, who = _outside(body, "what a scheduled job said"), "you"
+            outside, who = _outside(body, "what a scheduled job said"), SAID_BY_MODEL
         case CallFinished(text=text) as body:
             outside = _outside(body, body.source or f"the result of {body.call_id}")
             who = f"result of the call {body.call_id}"

@@ -32,7 +32,13 @@ from everturn_channels.adapter import Command
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text, used_text
 from everturn_channels.inbound.submission_rules import message_key
-from everturn_channels.keeping import PinnedMessage, newest_with, nothing_to_pin, pins_text
+from everturn_channels.keeping import (
+    PinnedMessage,
+    newest_with,
+    nothing_pinned,
+    nothing_to_pin,
+    pins_text,
+)
 from everturn_channels.languages import t
 from everturn_channels.texts import (
     no_session,
@@ -100,8 +106,12 @@ async def _sessions(command: Command, key: ConversationKey, context: ChannelCont
     """Return the sessions that were held in a chat with its agent."""
     del command
     wanted = SessionFilter(agents=frozenset((key.agent,)), channel=key.channel)
-    rows = await context.service.reader.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
+    reader = context.service.reader
+    rows = await reader.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
     here = [row for row in rows if row.key == key]
+    if not here and (current := await context.service.conversations.current(key)):
+        # It goes on, though many began elsewhere since.
+        here = [row for row in (await reader.summary(current),) if row is not None]
     is_whole = len(rows) < SESSIONS_LOOKED_AT and len(here) <= SESSIONS_SHOWN
     return own_sessions_text(here[:SESSIONS_SHOWN], is_whole=is_whole)
 
@@ -154,6 +164,8 @@ async def _pin(command: Command, session_id: str, context: ChannelContext) -> st
         said = ((m.seq, m.text) for turn in reversed(turns) for m in reversed(_messages(turn)))
         of_pins = ((pin.seq, pin.text) for pin in reversed(pins))
         seq = newest_with(words, said if command.name == "pin" else of_pins)
+        if command.name == "unpin" and all(pin.seq != seq for pin in pins):
+            return nothing_pinned(words)
         if not seq:
             return nothing_to_pin()
         change = conversations.pin if command.name == "pin" else conversations.unpin
@@ -163,7 +175,9 @@ async def _pin(command: Command, session_id: str, context: ChannelContext) -> st
             return nothing_to_pin()
         except InvalidInputError as error:
             return t("I cannot do that: {reason}.", reason=str(error))
-    return pins_text([PinnedMessage(seq=p.seq, who=p.who, text=p.text) for p in pins])
+    agent = state.key.agent
+    shown = [PinnedMessage(seq=p.seq, who=p.who_for_people(agent), text=p.text) for p in pins]
+    return pins_text(shown)
 
 
 def _messages(turn: Turn | OpenTurn) -> tuple[AnyMessage, ...]:

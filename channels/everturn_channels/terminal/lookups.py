@@ -15,6 +15,7 @@ from everturn_channels.keeping import (
     newest_with,
     note_forgotten,
     note_kept,
+    nothing_pinned,
     nothing_to_pin,
     pins_text,
     read_memory_intent,
@@ -113,6 +114,8 @@ async def _pin(conversation: Conversation, words: str, *, is_off: bool) -> str:
         history = () if is_off else await client.history.messages(session_id, after=0)
         said = pinned if is_off else [(each.seq, each.text) for each in history]
         seq = newest_with(words, reversed(said))
+        if is_off and all(each.seq != seq for each in pins):
+            return nothing_pinned(words)
         if not seq:
             return nothing_to_pin()
         pins = await client.memory.pin(session_id, seq, is_off=is_off)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_channels.languages import t
-from everturn_channels.texts import reminder_how, reminder_set, sentence
+from everturn_channels.texts import reminder_how, reminder_past, reminder_set, sentence
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import JobRefusedError, UnknownJobError
@@ -89,9 +89,13 @@ async def remind(
     """
     # In a thread: it may read the file of a time zone.
     wanted = await to_thread.run_sync(read_reminder, argument, clock.now(), zone)
-    if wanted is None or wanted.at <= clock.now():
+    if wanted is None:
         return reminder_how()
-    told = reminder_set(wanted.text, f"{wanted.at:%Y-%m-%d %H:%M}", zone)
+    at, now = f"{wanted.at:%Y-%m-%d %H:%M}", clock.now()
+    if wanted.at <= now:
+        here = now.astimezone(wanted.at.tzinfo)
+        return reminder_past(at, f"{here:%Y-%m-%d %H:%M}", zone)
+    told = reminder_set(wanted.text, at, zone)
     job_id = f"r{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:_ID_DIGITS]}"
     to = {"channel": key.channel, "chat": key.chat, "topic": key.topic or None}
     fields = {

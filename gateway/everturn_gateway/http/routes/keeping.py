@@ -50,23 +50,26 @@ def keeping_router(gateway: Gateway) -> APIRouter:
 def _add_pins(router: APIRouter, gateway: Gateway) -> None:
     service = gateway.service
 
+    async def answered(session_id: str) -> Response:
+        state = await service.view(session_id)
+        return answer(PinList(pins=tuple(PinBody.of(pin, state.key.agent) for pin in state.pins)))
+
     @router.get("/pins", response_model=PinList, responses=problems(404))
     async def list_pins(session_id: SessionId) -> Response:
         """List the messages that the model is shown whatever is hidden, oldest first."""
-        state = await service.view(session_id)
-        return answer(PinList(pins=tuple(map(PinBody.of, state.pins))))
+        return await answered(session_id)
 
     @router.put("/pins/{seq}", response_model=PinList, responses=problems(404, 409, 422, 507))
     async def pin_message(session_id: SessionId, seq: Message, caller: CallerOf) -> Response:
         """Pin a message; pinned ones take at most an eighth of the model's window together."""
-        pins = await service.conversations.pin(session_id, seq, by=caller.name)
-        return answer(PinList(pins=tuple(map(PinBody.of, pins))))
+        await service.conversations.pin(session_id, seq, by=caller.name)
+        return await answered(session_id)
 
     @router.delete("/pins/{seq}", response_model=PinList, responses=problems(404, 409, 507))
     async def unpin_message(session_id: SessionId, seq: Message, caller: CallerOf) -> Response:
         """Take a pin off."""
-        pins = await service.conversations.unpin(session_id, seq, by=caller.name)
-        return answer(PinList(pins=tuple(map(PinBody.of, pins))))
+        await service.conversations.unpin(session_id, seq, by=caller.name)
+        return await answered(session_id)
 
 
 def _add_notes(router: APIRouter, gateway: Gateway) -> None:

@@ -13,13 +13,13 @@ class PinBody(Body):
     """A pinned message."""
 
     seq: int = Field(description="Of its event.")
-    who: str = Field(description="Who said it, as the model is told.")
+    who: str = Field(description="Who said it; the agent by its name.")
     text: str
 
     @classmethod
-    def of(cls, pin: Pin) -> PinBody:
-        """Return the body of a pinned message."""
-        return cls(seq=pin.seq, who=pin.who, text=pin.text)
+    def of(cls, pin: Pin, agent: str) -> PinBody:
+        """Return the body of a message that is pinned in a session of an agent."""
+        return cls(seq=pin.seq, who=pin.who_for_people(agent), text=pin.text)
 
 
 class PinList(Body):

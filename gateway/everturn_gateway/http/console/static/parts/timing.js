@@ -115,8 +115,13 @@ function sums({ segments }) {
   }).filter(({ seconds }) => seconds >= 0.001);
 }
 
-function bar(turn, about) {
+function bar(turn, parts) {
   const whole = Math.max(turn.to - turn.from, 1);
+  // One that took no time has no parts.
+  const about = [
+    t("Turn {turn} took {time}", { turn: turn.number, time: spanIn((turn.to - turn.from) / 1000) }),
+    ...parts.map(({ label, seconds }) => `${label} ${spanIn(seconds)}`),
+  ].join(", ");
   return svg`<svg class="bar time" viewBox="0 0 ${WIDTH} 20" preserveAspectRatio="none" role="img" aria-label=${about}>${turn.segments.map(
     ({ kind, from, to }) => svg`<rect class=${`time-${kind}`} x=${(((from - turn.from) / whole) * WIDTH).toFixed(1)} y="0" width=${Math.max(((to - from) / whole) * WIDTH, 2).toFixed(1)} height="20"></rect>`,
   )}</svg>`;
@@ -129,12 +134,11 @@ const key = (kind) => html`<svg class="key" viewBox="0 0 10 10" aria-hidden="tru
 export function timeOfTurn(turn) {
   const parts = sums(turn);
   const total = spanIn((turn.to - turn.from) / 1000);
-  const about = `${t("Turn {turn} took {time}", { turn: turn.number, time: total })}: ${parts.map(({ label, seconds }) => `${label} ${spanIn(seconds)}`).join(", ")}`;
   const toggled = ({ target }) => {
     if (target.open) render(legend(parts), target.querySelector(".parts"));
   };
   return html`<details class="timing" @toggle=${toggled}>
-    <summary><span class="faint">${t("turn {turn}", { turn: turn.number })}, ${total}</span>${bar(turn, about)}</summary>
+    <summary><span class="faint">${t("turn {turn}", { turn: turn.number })}, ${total}</span>${bar(turn, parts)}</summary>
     <div class="parts"></div>
   </details>`;
 }
@@ -147,7 +151,7 @@ export function newestTurn(events) {
   if (!turn || !turn.segments.length) return nothing;
   const parts = sums(turn);
   return html`<section class="newest"><h2>${t("Turn {turn}", { turn: turn.number })}</h2>
-    ${bar(turn, parts.map(({ label, seconds }) => `${label} ${spanIn(seconds)}`).join(", "))}
+    ${bar(turn, parts)}
     ${legend(parts)}
   </section>`;
 }
