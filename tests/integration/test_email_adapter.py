@@ -18,7 +18,14 @@ from support.talking import until
 from support.web_server import certificates_for
 
 from everturn.testing import RecordingHandler
-from everturn_channels.adapter import Button, ButtonClick, Command, Message, Outbound
+from everturn_channels.adapter import (
+    Button,
+    ButtonClick,
+    Command,
+    Message,
+    Outbound,
+    Reaction,
+)
 from everturn_channels.email import EmailAdapter, MailServer, reading
 from everturn_channels.email.account import Security
 from everturn_channels.email.mailbox import open_mailbox
@@ -31,6 +38,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.inbound.message_text import compose
 from everturn_gateway.clock import SystemClock
 
 CHOICES: Final = (Button(label="Yes", data="ap:o:1"), Button(label="No", data="ap:d:1"))
@@ -86,6 +94,114 @@ async def test_a_thread_is_a_conversation_and_is_answered_in_it() -> None:
     page = answered.get_body(("html",))
     assert page is not None
     assert "<strong>yes</strong> &lt;b&gt;x&lt;/b&gt;" in page.get_content()
+
+
+def part(kind: str, body: str, *more: str) -> str:
+    """Return a part of a mail, with its fields."""
+    return "\n".join((f"Content-Type: {kind}", *more, "", body))
+
+
+def several(kind: str, *parts: str, boundary: str = "b") -> str:
+    """Return a part of several."""
+    body = "".join(f"--{boundary}\n{each}\n" for each in parts)
+    return part(f"multipart/{kind}; boundary={boundary}", f"{body}--{boundary}--")
+
+
+PLAIN: Final = part("text/plain", "see there")
+PAGE: Final = part("text/html", "<p>see <b>there</b></p>")
+PDF: Final = part('application/pdf; name="plan.pdf"', "x", "Content-Disposition: attachment")
+PICTURE: Final = part("image/png", "x", "Content-ID: <1>")
+INVITATION: Final = part("text/calendar; method=REQUEST", "BEGIN:VCALENDAR\nEND:VCALENDAR")
+PLANNED: Final = f"From: Bob <b@x.org>\nDate: today\nSubject: Plan\n{several('mixed', PLAIN, PDF)}"
+PGP: Final = (
+    "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nhello\n- -- two\n"
+    "-----BEGIN PGP SIGNATURE-----\nx\n-----END PGP SIGNATURE-----\n"
+)
+ENCRYPTED: Final = "[an encrypted e-mail was sent, which cannot be read here]"
+ABOUT: Final = "[e-mail, subject: Lunch]"
+
+
+async def test_whatever_people_send_is_told_in_words() -> None:
+    """Of several forms of a text one is read, and all files, also those within another form."""
+    beside = several("mixed", PAGE, PDF, boundary="c")
+    pictured = several("related", PAGE, PICTURE, boundary="c")
+    rows: list[tuple[str, str]] = [
+        (PLAIN, f"see there\n{ABOUT}"),
+        (PAGE, f"see **there**\n{ABOUT}"),
+        (
+            part("text/plain; format=flowed", "one \ntwo\n\nthree"),
+            f"one two\n\nthree\n{ABOUT}",
+        ),
+        (part("text/plain; format=flowed; delsp=yes", "on \ne"), f"one\n{ABOUT}"),
+        (several("alternative", PLAIN, PAGE), f"see there\n{ABOUT}"),
+        (several("alternative", PLAIN, beside), f"see there\n{ABOUT}\nfile plan.pdf"),
+        (several("alternative", PLAIN, pictured), f"see there\n{ABOUT}\nfile file.png"),
+        (several("related", PAGE, PICTURE), f"see **there**\n{ABOUT}\nfile file.png"),
+        (several("alternative", PLAIN, PAGE, INVITATION), f"see there\n{ABOUT}\nfile file.ics"),
+        (INVITATION, f"{ABOUT}\nfile file.ics"),
+        (
+            several("mixed", PLAIN, part('text/vcard; name="bob.vcf"', "BEGIN:VCARD")),
+            f"see there\n{ABOUT}\nfile bob.vcf",
+        ),
+        (several("mixed", PDF), f"{ABOUT}\nfile plan.pdf"),
+        (part("text/plain", ""), f"Lunch\n{ABOUT}"),
+        (
+            several("mixed", PLAIN, part("message/rfc822", PLANNED), boundary="o"),
+            f"see there\n{ABOUT}\nfile Plan.txt\nfile plan.pdf",
+        ),
+        (
+            several("mixed", PLAIN, part('application/ms-tnef; name="winmail.dat"', "x")),
+            (
+                "see there\n[e-mail, subject: Lunch; Outlook put what was attached into one file"
+                " that cannot be read: they may send it again as HTML or as plain text]"
+                "\nfile winmail.dat"
+            ),
+        ),
+        (
+            several("signed", PLAIN, part('application/pgp-signature; name="s.asc"', "x")),
+            f"see there\n{ABOUT}",
+        ),
+        (part("text/plain", PGP), f"hello\n-- two\n{ABOUT}"),
+        (
+            part('application/pkcs7-mime; smime-type=signed-data; name="smime.p7m"', "x"),
+            (
+                "[e-mail, subject: Lunch; what it says is within that file, signed: it cannot be"
+                " read]\nfile smime.p7m"
+            ),
+        ),
+        (several("encrypted", part("application/octet-stream", "x")), f"{ABOUT}\n{ENCRYPTED}"),
+        (
+            part("application/pkcs7-mime; smime-type=enveloped-data", "x"),
+            f"{ABOUT}\n{ENCRYPTED}",
+        ),
+        (part("text/plain", "-----BEGIN PGP MESSAGE-----\nx"), f"{ABOUT}\n{ENCRYPTED}"),
+        (part("application/x-hologram", "x"), f"{ABOUT}\nfile file.bin"),
+    ]
+    reaction = part("text/vnd.google.email-reaction+json", '{"emoji": "👍", "version": 1}')
+    reaction = several("alternative", part("text/plain", "Ann reacted"), reaction, PAGE)
+    opened = several("report; report-type=disposition-notification", PLAIN)
+    async with open_email_world() as world, world.running() as handler:
+        said = await world.say(ANN, "done", nonce="n1")
+        for raw in (*(raw for raw, _ in rows), opened, reaction):
+            fields = mail_from(ANN, In_Reply_To=said if raw is reaction else "")
+            del fields["MIME-Version"]
+            world.deliver(fields.as_bytes().rstrip() + b"\n" + raw.encode())
+        await handler.until_handled(len(rows) + 1)
+        *messages, reacted = handler.events
+        messages = [each for each in messages if isinstance(each, Message)]
+        files = [file for each in messages for file in each.files]
+        mail = next(each for each in files if each.file_name == "Plan.txt")
+        passed_on = await mail.fetch(10_000)
+
+    told = [
+        "\n".join((compose(each, in_group=False), *(f"file {f.file_name}" for f in each.files)))
+        for each in messages
+    ]
+    assert told == [words for _, words in rows]
+    assert passed_on.decode() == ("From: Bob <b@x.org>\nDate: today\nSubject: Plan\n\nsee there")
+    assert [each.is_outside for each in messages] == ["Plan.txt" in words for _, words in rows]
+    assert isinstance(reacted, Reaction)
+    assert (reacted.emoji, reacted.message_id) == ("👍", said)
 
 
 async def test_who_is_not_believed_and_machines_are_not_heard() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
-from email.mime.base import MIMEBase
 from typing import Final
 
 from support.email_contract import ANN, BOT, SERVER, account, mail_from
@@ -238,22 +237,6 @@ def test_mail_is_read_as_it_comes() -> None:
         part = f"Content-Type: application/pdf\nContent-Disposition: attachment; {written}"
         raw = f"From: {ANN}\nContent-Type: multipart/mixed; boundary=b\n\n--b\n{part}\n\nx\n--b--"
         assert [each.name for each in read(raw).files] == [name]
-
-
-def test_encrypted_mail_says_so_and_signed_mail_is_read() -> None:
-    """Silence would look like an answer that got lost."""
-    encrypted = 'multipart/encrypted; protocol="application/pgp-encrypted"; boundary=b'
-    signed = MIMEBase("multipart", "signed")
-    part = f"From: {ANN}\nContent-Type: {encrypted}\n\n--b\n\nx\n--b--"
-    smime = f"From: {ANN}\nContent-Type: application/pkcs7-mime; smime-type=enveloped-data\n\nx"
-    whole = (
-        f"From: {ANN}\nContent-Type: {signed.get_content_type()}; boundary=b\n\n--b\n"
-        "Content-Type: text/plain\n\nhello\n--b\nContent-Type: application/pgp-signature;"
-        ' name="signature.asc"\n\nx\n--b--'
-    )
-
-    assert [read(each).unsupported for each in (part, smime)] == ["an encrypted e-mail"] * 2
-    assert (read(whole).text, list(read(whole).files)) == ("hello", [])
 
 
 def test_a_bounce_names_the_mail_that_came_back() -> None:

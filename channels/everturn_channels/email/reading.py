@@ -21,6 +21,7 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Person,
+    Reaction,
 )
 from everturn_channels.command_registry import typed_command
 from everturn_channels.email.account import EmailAccount
@@ -164,6 +165,17 @@ class MailReader(Struct, frozen=True, kw_only=True):
         chat = chat_of(fields, self.threads)
         sender = person_of(fields)
         await self.threads.note_bounced(sender.id, "")
+        answered = fields.ids("in-reply-to")
+        if content.reaction and len(answered) == 1 and self.threads.is_own(answered[0]):
+            return [
+                Reaction(
+                    message_id=answered[0],
+                    emoji=content.reaction,
+                    chat=chat,
+                    sender=sender,
+                    at=envelope.at,
+                )
+            ]
         await self.threads.note(chat.id, fields, sender.name or sender.id, content.text)
         message = Message(
             id=id_of(fields),
@@ -177,7 +189,7 @@ class MailReader(Struct, frozen=True, kw_only=True):
             unsupported=content.unsupported,
             is_outside=content.is_forward,
         )
-        question, data = self.threads.questions.choice_of(fields.ids("in-reply-to"), content.text)
+        question, data = self.threads.questions.choice_of(answered, content.text)
         if data:
             answer = self._answer(chat, question)
             return [ButtonClick(data=data, chat=chat, sender=sender, at=envelope.at, answer=answer)]

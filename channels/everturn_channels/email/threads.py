@@ -74,6 +74,10 @@ class Threads:
         name = _ODD.sub("-", nonce) or secrets.token_hex(12)
         return f"<{name}.{topic or _TOP}@{self._domain}>"
 
+    def is_own(self, message_id: str) -> bool:
+        """Whether a Message-ID is one of the bot's."""
+        return self._own.fullmatch(message_id) is not None
+
     def topic_of(self, fields: Fields) -> str:
         """Return to which conversation a mail belongs; empty = to that of mails the bot began."""
         answered, before = fields.ids("in-reply-to"), fields.ids("references")

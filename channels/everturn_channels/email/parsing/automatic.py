@@ -32,6 +32,8 @@ def why_unanswered(fields: Fields, account: EmailAccount) -> str:
     kind = fields.first("auto-submitted").partition(";")[0].strip().lower()
     if kind and kind != "no":
         return f"Auto-Submitted: {one_line(kind)}"
+    if fields.first("content-type").lower().startswith("multipart/report"):
+        return "a report, as of a mail that was opened"
     if fields.first("precedence").lower() in _BULK:
         return f"Precedence: {fields.first('precedence').lower()}"
     if "return-path" in fields.names and fields.first("return-path").replace(" ", "") == "<>":
