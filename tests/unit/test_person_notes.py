@@ -63,7 +63,18 @@ def test_who_is_linked_is_known_in_each_chat_and_keeps_what_was_known(tmp_path: 
     kept = people(tmp_path)
     kept.keep(person_of(seven, ""), [PersonNote(topic="tea", text="green")])
     kept.keep(person_of(KEY, "ann"), [PersonNote(topic="cat", text="Tom")])
-    links = Links(people={"ann": (("telegram", "7"), ("discord", "8"), ("principal", "ann"))})
+    thread = ConversationKey(channel="email", chat="a@b.example", agent="a", topic="<1@b>")
+    kept.keep(person_of(thread, ""), [PersonNote(topic="car", text="red")])
+    links = Links(
+        people={
+            "ann": (
+                ("telegram", "7"),
+                ("discord", "8"),
+                ("principal", "ann"),
+                ("email", "a@b.example"),
+            )
+        }
+    )
     here, there = person_of(seven, "", links), person_of(eight, "", links)
     before = {each.topic for each in kept.read(there)}
     kept.keep(there, [PersonNote(topic="dog", text="Rex")], ["tea"])
@@ -72,8 +83,9 @@ def test_who_is_linked_is_known_in_each_chat_and_keeps_what_was_known(tmp_path: 
     assert before == {"tea", "cat"}
     assert {each.topic for each in kept.read(here)} == {"cat", "dog"}
     assert kept.read(person_of(seven, "")) == []
-    group = ConversationKey(channel="telegram", chat="7", agent="a", topic="3")
-    assert person_of(group, "", links) == person_of(group, "")
+    assert {each.topic for each in kept.read(person_of(thread, "", links))} == {"cat", "dog", "car"}
+    stranger = replace(thread, chat="c@b.example")
+    assert person_of(stranger, "", links) == person_of(stranger, "")
 
 
 def test_everybody_has_a_file_of_their_own() -> None:

@@ -33,8 +33,9 @@ class Links(Value, frozen=True, kw_only=True):
         >>> links.person(ConversationKey(channel="telegram", chat="7", agent="a"), "")
         'ann'
         """
-        if not self.people or key.topic:  # topics are of groups
+        if not self.people:
             return ""
+        # Whatever its topic: each thread of a private chat, as of mails, is with the same person.
         place = (PRINCIPAL, principal) if principal else (key.channel, key.chat)
         return next((name for name, places in self.people.items() if place in places), "")
 

@@ -187,7 +187,10 @@ def person_of(key: ConversationKey, principal: str, links: Links = NO_LINKS) -> 
     """
     linked = links.person(key, principal)
     if linked:
-        earlier = tuple(_in(*place).path for place in links.places(linked))
+        places = [_in(*place) for place in links.places(linked)]
+        if key.topic and not principal:
+            places.append(_in(key.channel, key.chat, key.topic))
+        earlier = tuple(place.path for place in places)
         return replace(_person(_LINK, linked), name=linked, earlier=earlier)
     return _in(PRINCIPAL, principal) if principal else _in(key.channel, key.chat, key.topic)
 
