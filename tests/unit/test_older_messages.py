@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from everturn_actors.events import Event, ModelReplied
 from everturn_actors.model import ConversationKey
-from everturn_actors.ports.search import MessageMatch, MessageQuery, SearchPlace
+from everturn_actors.ports.search import MessageMatch, MessageQuery, SearchPlace, SearchRole
 from everturn_gateway.search.finding import read_together
 from everturn_gateway.search.table import Batch, IndexedMessage, IndexedSession, MessageTable
 
@@ -16,18 +16,28 @@ KEY = ConversationKey(channel="http", chat="a", agent="a")
 SESSION = IndexedSession(session_id="s", key=KEY, created_at=NOW)
 
 
-def _said(table: MessageTable, texts: Sequence[str], first: int = 1) -> None:
-    said = [IndexedMessage(seq, NOW, "user", "", text) for seq, text in enumerate(texts, first)]
+def _said(
+    table: MessageTable, texts: Sequence[str], first: int = 1, role: SearchRole = "user"
+) -> None:
+    said = [IndexedMessage(seq, NOW, role, "", text) for seq, text in enumerate(texts, first)]
     table.put([Batch(session=SESSION, last_seq=said[-1].seq, messages=tuple(said))])
 
 
 def _found(table: MessageTable, question: str) -> list[int]:
-    query = MessageQuery(text=question, places=(SearchPlace(session_id="s"),), common_rows=3)
+    query = MessageQuery(
+        text=question,
+        places=(SearchPlace(session_id="s"),),
+        roles=frozenset(("user",)),
+        common_rows=3,
+    )
     return [match.seq for match in table.search(query)[0]]
 
 
 def test_a_word_that_is_common_stays_so_until_its_session_goes() -> None:
-    """A rare word beside it is found all the same, and so is one that was not there before."""
+    """A rare word beside it is found all the same, and so is one that was not there before.
+
+    What others say than those who are asked for makes no word common.
+    """
     table = MessageTable(None)
     _said(table, ["the hotel", "a hotel", "hotel", "hotel in Bremen"])
 
@@ -38,6 +48,7 @@ def test_a_word_that_is_common_stays_so_until_its_session_goes() -> None:
 
     table.forget("s")
     _said(table, ["the hotel"])
+    _said(table, ["hotel"] * 5, first=2, role="tool")
     assert _found(table, "hotel") == [1]
     table.close()
 

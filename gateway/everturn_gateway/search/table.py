@@ -331,7 +331,7 @@ def _rare(
     common_rows: int,
     known: set[str],
 ) -> Sequence[Term]:
-    """Return the terms that some rows have, and not too many, the rarest first.
+    """Return the terms that some rows may have, and not too many, the rarest first.
 
     Args:
         database: Is asked.
@@ -340,11 +340,16 @@ def _rare(
         common_rows: More are too many.
         known: Terms that too many have: they are not counted again. Those that are found are added.
     """
+    # Most terms stand nowhere or in few rows, which a count without all else tells sooner: to
+    # look for the words of a place takes three times as long. The rank of a row is the same.
+    anywhere = _Filter((), within.rows)
     counted: list[tuple[int, int]] = []
     for position, term in enumerate(terms):
         if term.match in known:
             continue
-        rows = _rows(database, term, within, common_rows)
+        rows = _rows(database, term, anywhere, common_rows)
+        if rows > common_rows:
+            rows = _rows(database, term, within, common_rows)
         if rows > common_rows:
             known.add(term.match)
         elif rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -85,7 +85,9 @@ def words_of(question: str) -> Words:
     ['ann']
     """
     phrases = dict.fromkeys(_phrase(quoted) for quoted in _QUOTED.findall(question))
-    rest = list(dict.fromkeys(_terms(_QUOTED.sub(" ", question))))
+    # Of a long question most words come several times: a term is made of each once.
+    parts = dict.fromkeys(_PART.findall(fold(_QUOTED.sub(" ", question))))
+    rest = list(dict.fromkeys(_terms(parts)))
     telling = [term for term in rest if term.text not in _COMMON] or rest
     return Words(
         any_of=tuple(telling[:WORDS_MAX]),
@@ -99,7 +101,8 @@ def is_telling(question: str) -> bool:
     >>> is_telling("and what is it?"), is_telling("and the hotel?")
     (False, True)
     """
-    return any(term.text not in _COMMON for term in _terms(question))
+    parts = (match.groups("") for match in _PART.finditer(fold(question)))
+    return any(term.text not in _COMMON for term in _terms(parts))
 
 
 def spoken(question: str) -> tuple[str, ...]:
@@ -115,9 +118,9 @@ def spoken(question: str) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(found), key=len, reverse=True)[:WORDS_MAX])
 
 
-def _terms(question: str) -> Iterator[Term]:
-    for match in _PART.finditer(fold(question)):
-        word, run = match["word"], match["run"]
+def _terms(parts: Iterable[tuple[str, ...]]) -> Iterator[Term]:
+    """Yield terms of parts as `_PART` finds them: a run of characters, or a word."""
+    for run, word in parts:
         if word:
             yield Term(word)
         elif len(run) == 1:
