@@ -10,7 +10,7 @@ import pytest
 from support.nodes import Cluster, open_cluster
 from support.patience import WAIT_S
 
-from everturn_actors.cluster import relay
+from everturn_actors.cluster import relay, routing
 from everturn_actors.cluster.partitions import partition_of
 from everturn_actors.errors import (
     ActorFailedError,
@@ -262,6 +262,25 @@ async def test_nodes_that_cannot_reach_each_other_say_so_and_read_the_log() -> N
         it.board.holders.clear()
         with pytest.raises(OwnerAwayError, match="no node works on session"):
             await other.submit(IncomingMessage(text="y", session_id=session_id))
+
+
+async def test_a_node_that_cannot_find_an_owner_says_so_soon_and_does_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is parted from the store: its client asks another node, or again, with the same key."""
+    monkeypatch.setattr(routing, "AWAY_S", 0.0)
+    async with open_cluster("a", "b", patience_s=3600) as it:
+        session_id, other = await begin(it)
+        again = IncomingMessage(text="x", session_id=session_id, idempotency_key="k")
+        it.board.fault, it.board.deaf = "the store is away", 1
+        with pytest.raises(OwnerAwayError, match="the answer was lost"):  # it was done
+            await other.submit(again)
+        holders, it.board.holders = it.board.holders, {}
+        with pytest.raises(OwnerAwayError, match="no node works on session"):
+            await other.submit(again)
+        it.board.fault, it.board.holders = "", holders
+        assert (await (await other.submit(again)).result()).text == "reply 1"
+        assert answered(await log(it.store, session_id)) == ["x"]
 
 
 async def test_what_moves_elsewhere_breaks_off_nothing_that_is_followed(

@@ -56,6 +56,8 @@ class Board(Struct, kw_only=True):
     hosts: dict[str, Host] = field(default_factory=dict[str, Host])
     cut: set[str] = field(default_factory=set[str])
     "Nodes that nobody reaches."
+    fault: str = ""
+    "Why no node can find out who holds what; empty = all can."
     deaf: int = 0
     "So many of the next answers are lost on their way."
     asks: list[Asked] = field(default_factory=list[Asked])
@@ -72,6 +74,11 @@ class BoardOwnership(IdsAlone):
 
     def __init__(self, board: Board, name: str) -> None:
         self._board, self.me = board, Node(name=name)
+
+    @property
+    def fault(self) -> str:
+        """See `Ownership.fault`."""
+        return self._board.fault
 
     def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """See `Ownership.partition`."""

@@ -19,6 +19,11 @@ EVERYTHING = frozenset((0,))
 class IdsAlone:
     """The part of an `Ownership` in which no session goes with a seat."""
 
+    @property
+    def fault(self) -> str:
+        """See `Ownership.fault`."""
+        return ""
+
     def is_known(self, session_id: str) -> bool:
         """See `Ownership.is_known`."""
         return True

@@ -53,6 +53,8 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 15.0
 "How long an owner is looked for: a lease runs out meanwhile, and is taken."
+AWAY_S: Final = 1.5
+"The same where nobody can say who that is: what was here is nobody's here after a lease's time."
 QUICK_S: Final = 30.0
 "How long an answer may take that waits for a write and for nothing else."
 SLOW_S: Final = 900.0
@@ -191,7 +193,7 @@ class RoutedActors:
             CoreError: What the session answered.
         """
         session_id, ownership = asked.session_id, self.ownership
-        until_s, tries = anyio.current_time() + self._patience_s, 0
+        began_s, tries = anyio.current_time(), 0
         name, why = "", "its partition is on its way to another node"
         while True:
             partition = ownership.partition(session_id)
@@ -212,7 +214,9 @@ class RoutedActors:
                 why = str(error)
             except LinkRefusedError as error:
                 raise OwnerAwayError(session_id, name, str(error)) from error
-            if anyio.current_time() >= until_s:
+            # Another node may know it: who waits here keeps its client from asking there.
+            patience_s = AWAY_S if ownership.fault else self._patience_s
+            if anyio.current_time() >= began_s + patience_s:
                 raise OwnerAwayError(session_id, name, ownership.why_nobody(partition) or why)
             await pause(self.ownership, _PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1

@@ -78,6 +78,11 @@ class Ownership(Protocol):
         """This process."""
         ...
 
+    @property
+    def fault(self) -> str:
+        """Why it cannot be found out now who works on what; empty = it can."""
+        ...
+
     def nodes(self) -> tuple[Node, ...]:
         """Return the processes that live, this one included, by name."""
         ...
@@ -92,6 +97,8 @@ class LocalOwnership:
 
     me = Node(name="local")
     "This process."
+    fault = ""
+    "Nobody has to be asked."
 
     def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """Return the only partition."""

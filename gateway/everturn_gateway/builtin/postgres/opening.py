@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from everturn_actors.cluster.leases import TTL_S
 from everturn_actors.errors import JournalError
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.results import MEDIA_MAX_BYTES
@@ -46,6 +47,9 @@ else:
 
 logger = logging.getLogger(__name__)
 
+NODE_OUTAGE_S: Final = TTL_S + 1.0
+"""How long at most a node waits for the database: what it held is another one's by then, and who
+waits here could ask there."""
 _WRITER: Final = RestartPolicy(restart="transient", backoff=Backoff(first_s=0.05, longest_s=2.0))
 
 
@@ -78,6 +82,8 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
         async with open_guard(database, setup.node) as guard:
             await database.run(partial(_migrate, database), is_write=True)
             database.outage_s = settings.outage_s
+            if setup.node:
+                database.outage_s = min(settings.outage_s, NODE_OUTAGE_S)
             async with _writing(setup, database, guard) as writer:
                 store = PostgresStore(
                     database,

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import DecodeError, json
 
 from everturn_actors.cluster.leases import TTL_S, Answer, Beat, Member, Share, shares
+from everturn_actors.errors import JournalError
 from everturn_gateway.builtin.postgres.database import Connection, Database
 from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained
 
@@ -69,8 +70,11 @@ class PostgresReferee:
         if self._connection is None:
             try:
                 self._connection = await self._database.connect("everturn leases")
-            except LIBRARY_ERRORS as error:
-                raise explained(error, self._database.place, is_write=True) from error
+            except BaseException as error:
+                told = self._noted(error)
+                if isinstance(error, LIBRARY_ERRORS):
+                    raise told from error
+                raise
 
     async def beat(self, beat: Beat) -> Answer:
         """See `Referee.beat`."""
@@ -85,8 +89,9 @@ class PostgresReferee:
             )  # fmt: skip
         except BaseException as error:
             self.close()  # what it was doing is not known
+            told = self._noted(error)
             if isinstance(error, LIBRARY_ERRORS):
-                raise explained(error, self._database.place, is_write=True) from error
+                raise told from error
             raise
         granted = {row["name"]: row["epoch"] for row in rows if row["kind"] == "granted"}
         leases = [row for row in rows if row["kind"] == "lease" and row["name"] not in granted]
@@ -108,6 +113,13 @@ class PostgresReferee:
             others={row["name"]: row["node"] for row in leases if row["instance"] != me.instance},
             members=tuple(members[name] for name in sorted(members)),
         )
+
+    def _noted(self, error: BaseException) -> JournalError:
+        """Let the database be in doubt: no other connection may have been used meanwhile."""
+        known = error if isinstance(error, LIBRARY_ERRORS) else TimeoutError()  # waited for no more
+        told = explained(known, self._database.place, is_write=True)
+        self._database.fault = str(told)
+        return told
 
     def close(self) -> None:
         """Let the connection go."""

@@ -27,7 +27,8 @@ class PostgresSettings(StoreSettings):
     connections: int = Field(default=8, ge=2, le=100)
     """Connections for reading, at most; one more writes, and one keeps other gateways out."""
     outage_s: float = Field(default=30.0, gt=0, le=600)
-    "How long an answer waits for a database that is away, in seconds; then it is refused."
+    """How long an answer waits for a database that is away, in seconds; then it is refused. At a
+    node of several at most 6: another one may reach it."""
 
     @field_validator("url")
     @classmethod
