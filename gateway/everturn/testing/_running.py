@@ -1,4 +1,4 @@
-"""Runs a coroutine of a suite in a loop of its own, whichever plug-ins of pytest are there."""
+"""Runs a coroutine of a suite in a loop of its own, whatever plug-ins pytest has; names rows."""
 
 from __future__ import annotations
 
@@ -26,3 +26,23 @@ def in_loop(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
         anyio.run(functools.partial(within_deadline, *args, **kwargs))
 
     return run
+
+
+class Row:
+    """What a row of a table is tried in: an error in it says which row it was."""
+
+    def __init__(self, *values: object) -> None:
+        """Begin to try the row.
+
+        Args:
+            values: What the row holds.
+        """
+        self._values = values
+
+    def __enter__(self) -> None:
+        """Have the row tried."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Name the row where it was wrong."""
+        if error is not None:
+            error.add_note(f"in the row {self._values!r:.200}")

@@ -22,7 +22,7 @@ from everturn.testing._histories import (
     state_in,
 )
 from everturn.testing._on_a_store import OnAStore
-from everturn.testing._running import in_loop
+from everturn.testing._running import Row, in_loop
 from everturn_actors.errors import (
     CoreError,
     FencedError,
@@ -36,6 +36,12 @@ from everturn_actors.ports import SessionStore
 from everturn_actors.state.apply import apply
 
 COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
+
+
+def _log_of(number: int) -> tuple[str, tuple[Event, ...]]:
+    """Return a session of a number, and what happened in it."""
+    session_id = f"20261121T2249561{number:02d}-3f9a2c1b"
+    return session_id, simple_log(3, session_id=session_id)
 
 
 class LogContract(OnAStore):
@@ -83,47 +89,45 @@ class LogContract(OnAStore):
             assert await store.load(SESSION_ID) is None
             assert await store.read(SESSION_ID, after=0, limit=10) == ()
 
-    @pytest.mark.parametrize(
-        "text", NO_IDS, ids=["empty", "word", "path", "deeper path", "newline", "long"]
-    )
     @in_loop
-    async def test_text_that_is_no_id_finds_and_changes_nothing(self, text: str) -> None:
+    async def test_text_that_is_no_id_finds_and_changes_nothing(self) -> None:
         """Ids come from URLs: one that is a path must not leave the sessions folder."""
         async with self.open_store() as store:
             await store.append(SESSION_ID, LOG, expected_seq=0)
-            with pytest.raises(UnknownSessionError):
-                await store.append(text, (started(text),), expected_seq=0)
-            with pytest.raises(UnknownSessionError):
-                await store.save_snapshot(replay((started(text),)), compaction="archive")
-            with pytest.raises(UnknownSessionError):
-                await store.bind(KEY, text)
-            with pytest.raises(UnknownSessionError):
-                await store.mark_active(text)
-            await store.mark_passive(text)
-            await store.delete(text)
+            for text in NO_IDS:
+                with Row(text):
+                    with pytest.raises(UnknownSessionError):
+                        await store.append(text, (started(text),), expected_seq=0)
+                    with pytest.raises(UnknownSessionError):
+                        await store.save_snapshot(replay((started(text),)), compaction="archive")
+                    with pytest.raises(UnknownSessionError):
+                        await store.bind(KEY, text)
+                    with pytest.raises(UnknownSessionError):
+                        await store.mark_active(text)
+                    await store.mark_passive(text)
+                    await store.delete(text)
 
-            assert await store.load(text) is None
-            assert await store.read(text, after=0, limit=10) == ()
-            assert await store.active() == ()
-            assert (await state_in(store)).last_seq == 16
+                    assert await store.load(text) is None
+                    assert await store.read(text, after=0, limit=10) == ()
+                    assert await store.active() == ()
+                    assert (await state_in(store)).last_seq == 16
 
-    @pytest.mark.parametrize("expected_seq", [0, 5, 15, 17])
-    @pytest.mark.parametrize("is_known", [True, False], ids=["in use", "at rest"])
     @in_loop
-    async def test_an_append_that_does_not_know_the_end_is_fenced(
-        self, expected_seq: int, *, is_known: bool
-    ) -> None:
+    async def test_an_append_that_does_not_know_the_end_is_fenced(self) -> None:
         """Two writers must not both believe that they own a conversation."""
-        late = Event(seq=expected_seq + 1, at=moment(99), body=Received(text="late"))
         async with self.open_store() as store:
             await store.append(SESSION_ID, LOG, expected_seq=0)
-            if not is_known:
-                await store.mark_passive(SESSION_ID)
-            with pytest.raises(FencedError):
-                await store.append(SESSION_ID, (late,), expected_seq=expected_seq)
+            for seq, (is_known, row) in enumerate(product((True, False), range(4)), len(LOG)):
+                expected_seq = (0, 5, seq - 1, seq + 1)[row]
+                with Row(is_known, expected_seq):
+                    late = Event(seq=expected_seq + 1, at=moment(99), body=Received(text="late"))
+                    if not is_known:
+                        await store.mark_passive(SESSION_ID)
+                    with pytest.raises(FencedError):
+                        await store.append(SESSION_ID, (late,), expected_seq=expected_seq)
 
-            assert (await state_in(store)).last_seq == 16
-            await store.append(SESSION_ID, (next_event(16),), expected_seq=16)
+                    assert (await state_in(store)).last_seq == seq
+                    await store.append(SESSION_ID, (next_event(seq),), expected_seq=seq)
 
     @in_loop
     async def test_a_session_that_is_not_there_cannot_be_continued(self) -> None:
@@ -143,41 +147,49 @@ class LogContract(OnAStore):
 
             assert await store.load(SESSION_ID) is None
 
-    @pytest.mark.parametrize("compaction", COMPACTIONS)
-    @pytest.mark.parametrize("at", [6, 16], ids=["before the end", "at the end"])
     @in_loop
-    async def test_a_snapshot_takes_the_place_of_the_events_before_it(
-        self, compaction: Compaction, at: int
-    ) -> None:
+    async def test_a_snapshot_takes_the_place_of_the_events_before_it(self) -> None:
         """IN-07: replay from the snapshot gives the state that replay from the beginning gives."""
+        rows = [
+            (compaction, at, _log_of(number))
+            for number, (compaction, at) in enumerate(product(COMPACTIONS, (6, 16)))
+        ]
         async with self.open_store() as store:
-            await store.append(SESSION_ID, LOG, expected_seq=0)
-            await store.save_snapshot(replay(LOG[:at]), compaction=compaction)
+            for compaction, at, (session_id, log) in rows:
+                with Row(compaction, at):
+                    await store.append(session_id, log, expected_seq=0)
+                    await store.save_snapshot(replay(log[:at]), compaction=compaction)
         async with self.open_store() as store:
-            loaded = await store.load(SESSION_ID)
+            for compaction, at, (session_id, log) in rows:
+                with Row(compaction, at):
+                    loaded = await store.load(session_id)
 
-            assert loaded is not None
-            assert (loaded.snapshot, loaded.events) == (replay(LOG[:at]), LOG[at:])
-            assert await state_in(store) == replay(LOG)
+                    assert loaded is not None
+                    assert (loaded.snapshot, loaded.events) == (replay(log[:at]), log[at:])
+                    assert await state_in(store, session_id) == replay(log)
 
-    @pytest.mark.parametrize("compaction", COMPACTIONS)
-    @pytest.mark.parametrize("is_known", [True, False], ids=["in use", "at rest"])
     @in_loop
-    async def test_a_session_goes_on_after_its_snapshot(
-        self, compaction: Compaction, *, is_known: bool
-    ) -> None:
+    async def test_a_session_goes_on_after_its_snapshot(self) -> None:
         """The log may be empty then; where it ends is known from the snapshot."""
         more = next_event(16)
+        rows = [
+            (compaction, is_known, _log_of(number))
+            for number, (compaction, is_known) in enumerate(product(COMPACTIONS, (True, False)))
+        ]
         async with self.open_store() as store:
-            await store.append(SESSION_ID, LOG, expected_seq=0)
-            await store.save_snapshot(replay(LOG), compaction=compaction)
-            if not is_known:
-                await store.mark_passive(SESSION_ID)
-            with pytest.raises(FencedError):
-                await store.append(SESSION_ID, (started(),), expected_seq=0)
-            await store.append(SESSION_ID, (more,), expected_seq=16)
+            for compaction, is_known, (session_id, log) in rows:
+                with Row(compaction, is_known):
+                    await store.append(session_id, log, expected_seq=0)
+                    await store.save_snapshot(replay(log), compaction=compaction)
+                    if not is_known:
+                        await store.mark_passive(session_id)
+                    with pytest.raises(FencedError):
+                        await store.append(session_id, (started(session_id),), expected_seq=0)
+                    await store.append(session_id, (more,), expected_seq=16)
         async with self.open_store() as store:
-            assert await state_in(store) == apply(replay(LOG), more)
+            for compaction, is_known, (session_id, log) in rows:
+                with Row(compaction, is_known):
+                    assert await state_in(store, session_id) == apply(replay(log), more)
 
     @in_loop
     async def test_snapshots_follow_each_other(self) -> None:
@@ -211,16 +223,21 @@ class LogContract(OnAStore):
 
             assert await store.load(SESSION_ID) is None
 
-    @pytest.mark.parametrize("compaction", ["archive", "disabled"])
     @in_loop
-    async def test_history_is_read_across_the_archive(self, compaction: Compaction) -> None:
+    async def test_history_is_read_across_the_archive(self) -> None:
         """Clients page through a history without seeing that part of it was moved."""
+        pages = [*product((0, 1, 5, 6, 10, 15, 16, 99), (0, 1, 4, 100))]
+        kept: tuple[Compaction, ...] = ("archive", "disabled")
         async with self.open_store() as store:
-            await store.append(SESSION_ID, LOG, expected_seq=0)
-            await store.save_snapshot(replay(LOG[:6]), compaction=compaction)
+            for number, compaction in enumerate(kept):
+                session_id, log = _log_of(number)
+                await store.append(session_id, log, expected_seq=0)
+                await store.save_snapshot(replay(log[:6]), compaction=compaction)
 
-            for after, limit in product((0, 1, 5, 6, 10, 15, 16, 99), (0, 1, 4, 100)):
-                assert await store.read(SESSION_ID, after=after, limit=limit) == LOG[after:][:limit]
+                for after, limit in pages:
+                    with Row(compaction, after, limit):
+                        page = await store.read(session_id, after=after, limit=limit)
+                        assert page == log[after:][:limit]
 
     @in_loop
     async def test_history_that_was_discarded_is_missing(self) -> None:
@@ -288,7 +305,7 @@ class LogContract(OnAStore):
     @in_loop
     async def test_sessions_do_not_disturb_each_other(self) -> None:
         """Appends of many conversations share batches, and each still gets its own."""
-        ids = [f"20261121T2249561{number:02d}-3f9a2c1b" for number in range(32)]
+        ids = [_log_of(number)[0] for number in range(32)]
 
         async def talk(store: SessionStore, session_id: str) -> None:
             log = simple_log(3, session_id=session_id)
