@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn.testing import KeyedStoreContract
 from everturn_actors.errors import DamagedValueError, JournalError, JournalWriteError
@@ -92,7 +93,7 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("kill_at", range(1, 46, 5))
+@table("kill_at", range(1, 46, 5))
 async def test_a_kill_at_any_step_leaves_what_was_acknowledged(
     tmp_path: Path, kill_at: int
 ) -> None:

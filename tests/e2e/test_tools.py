@@ -19,6 +19,7 @@ from support.gateway import server_events
 from support.model_api import ModelApi, open_model_api
 from support.patience import WAIT_S
 from support.process import GatewayProcess, gateway_process, write_workspace
+from support.tables import table
 
 from everturn_actors.model import ToolCall
 
@@ -232,7 +233,7 @@ async def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path: Path) -> 
         assert "echo one" not in kept
 
 
-@pytest.mark.parametrize("served", [False, True], ids=["alone", "served"])
+@table("served", [False, True], ids=["alone", "served"])
 async def test_run_without_a_person_never_waits_in_silence(tmp_path: Path, *, served: bool) -> None:
     """A script that hangs for an hour, and says nothing, is the worst of all outcomes."""
     async with shell_agent(tmp_path) as api:

@@ -24,6 +24,7 @@ import pytest
 from msgspec.structs import replace
 from support.patience import WAIT_S
 from support.sites import Site, needs_chromium, open_site
+from support.tables import table
 from support.tool_environments import call_tool, tool_context
 
 from everturn_actors.errors import ToolFailedError
@@ -307,7 +308,7 @@ async def test_each_connection_goes_to_the_address_that_was_checked_for_it() -> 
     assert proxy.take_refused() == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "is_read", "is_safe"),
     [
         ('{"action": "read"}', True, True),

@@ -16,6 +16,7 @@ from support.inbox import QuickClock
 from support.matrix_world import open_world
 from support.slack_world import open_slack_world
 from support.socks_proxy import open_socks_proxy
+from support.tables import table
 from support.telegram_api import TOKEN, open_telegram_api
 from support.web_server import certificates_for, open_web_server
 from support.whatsapp_api import open_whatsapp_api
@@ -34,7 +35,7 @@ LOGIN = ("ann@home", "pass:word")
 IN_URL = "ann%40home:pass%3Aword"
 
 
-@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "socks4", "socks4a"])
+@table("scheme", ["socks5", "socks5h", "socks4", "socks4a"])
 async def test_telegram(scheme: str) -> None:
     """The proxy looks the name up, by whatever version: nobody here sees where it goes."""
     async with open_telegram_api() as api, open_socks_proxy() as proxy:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import anyio
-import pytest
 from support.command import everturn, start, terminal, write_agent
 from support.model_api import Answer, open_model_api
+from support.tables import table
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 READY = "Ctrl-C stops it."
@@ -123,7 +123,7 @@ async def test_it_leaves_with_the_session(tmp_path: Path) -> None:
     assert "You said: “2+2”." not in refused.out
 
 
-@pytest.mark.parametrize("session", ["nope", "../../etc/passwd", "", "a b"])
+@table("session", ["nope", "../../etc/passwd", "", "a b"])
 async def test_an_unknown_session_is_named(tmp_path: Path, session: str) -> None:
     """A mistyped id is the usual mistake; a path must never be more than that."""
     write_agent(tmp_path)

@@ -13,6 +13,7 @@ from support.channel_configs import channel
 from support.command import DEADLINE_S, Done, everturn, start, write_agent
 from support.in_process import Run, running_here
 from support.plugins import PRELUDE
+from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.testing import ManualClock
@@ -145,7 +146,7 @@ async def test_platforms_that_are_not_used_are_not_loaded() -> None:
     assert done.stdout.decode() == "[]\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("config", "library"),
     [
         (channel("telegram", name="a", bot_token="1:a"), "aiogram"),  # noqa: S106 - made up

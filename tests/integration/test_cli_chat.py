@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
-import pytest
 from support.command import Done, everturn, start, terminal, write_agent
 from support.model_api import Answer, ModelApi, open_model_api
 from support.patience import WAIT_S
@@ -36,7 +35,7 @@ async def gateway(folder: Path, *, served: bool) -> AsyncGenerator[None]:
         yield
 
 
-@pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
+@table("served", [False, True], ids=["in process", "through a gateway"])
 async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:
     """The main job of the command: replies stream, Ctrl-C cancels, and the conversation stays."""
     held = anyio.Event()
@@ -219,7 +218,7 @@ async def test_ctrl_c_at_the_prompt_clears_then_warns_then_leaves(tmp_path: Path
     assert code == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@table("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_leaves_the_terminal_in_order(
     tmp_path: Path, number: signal.Signals
 ) -> None:

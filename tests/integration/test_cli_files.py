@@ -9,6 +9,7 @@ import pytest
 from support.command import everturn, write_agent
 from support.model_api import ModelApi, open_model_api
 from support.pictures import png
+from support.tables import table
 
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.state.validation import ATTACHMENT_BYTES
@@ -40,7 +41,7 @@ async def test_run_sends_files_with_its_message(tmp_path: Path) -> None:
     assert b"[attached: notes.txt, text/plain, 8 bytes]" in bodies[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "why"), [("none.png", "there is none"), (".", "it is no file")], ids=["none", "folder"]
 )
 async def test_a_file_that_cannot_be_sent_is_bad_input(tmp_path: Path, path: str, why: str) -> None:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import anyio
-import pytest
 from support.command import everturn, start, terminal, write_agent
 from support.model_api import Answer, open_model_api
+from support.tables import table
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 WORDS = " and so on" * 80
@@ -105,7 +105,7 @@ async def test_a_script_asks_for_both_in_a_chat_and_while_it_looks_on(tmp_path: 
     assert fresh.out.count("no session yet; your message starts one") == 2
 
 
-@pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
+@table("served", [False, True], ids=["in process", "through a gateway"])
 async def test_a_person_looks_and_makes_room_without_waiting(
     tmp_path: Path,
     served: bool,

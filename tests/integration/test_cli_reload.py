@@ -12,12 +12,12 @@ from typing import Any
 
 import anyio
 import httpx2
-import pytest
 from anyio import to_thread
 from support.agents import write_agent as write_plain_agent
 from support.command import Running, everturn, start, terminal, write_agent
 from support.model_api import Answer, open_model_api
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_channels.access.owners import Owner
 from everturn_channels.settings import Route
@@ -223,7 +223,7 @@ async def test_in_a_folder_without_a_configuration_it_refuses(tmp_path: Path) ->
     assert not [each async for each in anyio.Path(tmp_path).iterdir()]
 
 
-@pytest.mark.parametrize("option", ["--workspace", "--agents-dir"])
+@table("option", ["--workspace", "--agents-dir"])
 async def test_whoever_names_a_folder_means_it(tmp_path: Path, option: str) -> None:
     """Agents may be put there later."""
     (tmp_path / "there").mkdir()

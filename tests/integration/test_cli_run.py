@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import anyio
-import pytest
 from support.command import everturn, start, write_agent, write_scripted
 from support.model_api import Answer, open_model_api
 from support.patience import WAIT_S
@@ -33,7 +32,7 @@ async def test_the_answer_is_printed_and_nothing_else(tmp_path: Path) -> None:
     assert "You said: “2+3”." in from_stdin.out
 
 
-@pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
+@table("served", [False, True], ids=["in process", "through a gateway"])
 async def test_json_tells_all_and_the_session_goes_on(tmp_path: Path, served: bool) -> None:
     """A script keeps the session's id and asks again; both ways print the same."""
     write_agent(tmp_path)
@@ -123,7 +122,7 @@ async def test_ctrl_c_cancels_the_turn(tmp_path: Path, served: bool) -> None:
     assert code == 130
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "stdin", "expected"),
     [
         (["run", ""], b"", "the message is empty"),
@@ -182,7 +181,7 @@ async def test_every_fault_of_the_configuration_is_told(tmp_path: Path) -> None:
     assert "everturn.yaml:3: server.hots" in done.err
 
 
-@pytest.mark.parametrize("named", [(), ("--agent", "helper")], ids=["by default", "by name"])
+@table("named", [(), ("--agent", "helper")], ids=["by default", "by name"])
 async def test_a_missing_key_is_named(tmp_path: Path, named: tuple[str, ...]) -> None:
     """The first thing that goes wrong with a real model is its key."""
     agent = write_agent(tmp_path, provider="openai", model="gpt-5-mini")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, get_type_hints
 
 import orjson
-import pytest
 from anthropic.types import MessageCountTokensParams
 from msgspec import structs
 from openai.types.responses.input_token_count_params import InputTokenCountParams
@@ -22,6 +21,7 @@ from support.provider_kinds import (
     a_conversation,
     request,
 )
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.events import ContextReduced, ModelReplied, PromptCounted
@@ -75,7 +75,7 @@ def test_a_count_has_what_the_prompt_has_and_nothing_that_the_model_refuses() ->
     assert "reasoning" not in body
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "counts", "path", "documented", "check"),
     [
         (ANTHROPIC, "anthropic", "/v1/messages/count_tokens", MessageCountTokensParams, _check),
@@ -175,7 +175,7 @@ async def test_what_the_provider_counts_keeps_what_an_estimate_would_have_cut() 
     assert is_same
 
 
-@pytest.mark.parametrize("answer", [None, ValueError("odd"), -3], ids=repr)
+@table("answer", [None, ValueError("odd"), -3], ids=repr)
 async def test_a_count_that_does_not_come_costs_a_turn_nothing(answer: Any) -> None:
     """Whatever the provider makes of the question, the turn goes on by the estimate."""
     bodies, _, is_same = await _talk(Counting(lambda _request: answer), ["word " * 700] * 3)

@@ -12,6 +12,7 @@ import pytest
 from support.discord_api import FORUM, TOKEN, DiscordApi, open_discord_api
 from support.inbox import QuickClock
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_channels.adapter import (
     Button,
@@ -537,7 +538,7 @@ async def test_a_thread_that_nobody_told_of_is_looked_up() -> None:
     assert (chat.id, chat.topic) == (api.world.general, thread)
 
 
-@pytest.mark.parametrize("how", ["cut", "reconnect", "resumable"])
+@table("how", ["cut", "reconnect", "resumable"])
 async def test_a_session_is_resumed_without_loss_or_repetition(how: str) -> None:
     """Connections to Discord end many times a day."""
     async with open_discord_api() as api:
@@ -979,7 +980,7 @@ async def make_forget(bot: DiscordAdapter, chat: str, message_id: str) -> None:
     await bot.react(chat, message_id, "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "code", "is_gone"),
     [(404, 10003, True), (403, 50001, True), (403, 50007, True), (400, 50035, False)],
 )

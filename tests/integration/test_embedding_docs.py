@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from support.tables import table
 from support.warm_start import python_command
 
 import everturn
@@ -26,7 +26,7 @@ def test_every_program_of_the_page_is_tried() -> None:
     assert len(PROGRAMS) == len(PRINTED)
 
 
-@pytest.mark.parametrize(("program", "printed"), list(zip(PROGRAMS, PRINTED, strict=False)))
+@table(("program", "printed"), list(zip(PROGRAMS, PRINTED, strict=False)))
 def test_the_programs_of_the_page_run(program: str, printed: str, tmp_path: Path) -> None:
     """People copy them as they are."""
     file = tmp_path / "program.py"

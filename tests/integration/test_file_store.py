@@ -393,7 +393,7 @@ def failing(
     return double
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "said"),
     [
         (errno.ENOSPC, "the disk is full (ENOSPC)"),
@@ -403,7 +403,7 @@ def failing(
     ],
     ids=["full", "quota", "read-only", "broken"],
 )
-@pytest.mark.parametrize("taken_bytes", [0, 40], ids=["at once", "in the middle"])
+@table("taken_bytes", [0, 40], ids=["at once", "in the middle"])
 async def test_a_failing_disk_refuses_one_session_and_keeps_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, said: str, taken_bytes: int
 ) -> None:
@@ -435,7 +435,7 @@ async def test_a_failing_disk_refuses_one_session_and_keeps_the_others(
         assert loaded.events == LOG
 
 
-@pytest.mark.parametrize("call", ["fdatasync", "fsync"])
+@table("call", ["fdatasync", "fsync"])
 async def test_a_first_append_that_fails_leaves_no_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -503,7 +503,7 @@ async def test_a_full_file_system_of_the_real_kind(tmp_path: Path) -> None:
     assert loaded.events == simple_log(20)[: int(seq) - 1]
 
 
-@pytest.mark.parametrize("suffix", ["state.yaml.tmp", "archive.jsonl", "events.jsonl.tmp"])
+@table("suffix", ["state.yaml.tmp", "archive.jsonl", "events.jsonl.tmp"])
 async def test_a_snapshot_that_cannot_be_written_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
@@ -758,7 +758,7 @@ async def test_a_workspace_that_cannot_be_written_is_named(
             raise AssertionError
 
 
-@pytest.mark.parametrize("seq", [1, 2])
+@table("seq", [1, 2])
 async def test_a_log_that_cannot_be_opened_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seq: int
 ) -> None:

@@ -104,8 +104,8 @@ async def test_a_result_is_durable_with_its_names(
     assert steps[4:] == [".b.tmp", ".b.tmp becomes b", "results"]
 
 
-@pytest.mark.parametrize("call", ["pwrite", "fsync", "replace"])
-@pytest.mark.parametrize("name", ["call_1", "call_2"], ids=["again", "new"])
+@table("call", ["pwrite", "fsync", "replace"])
+@table("name", ["call_1", "call_2"], ids=["again", "new"])
 async def test_a_result_that_cannot_be_written_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
 ) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import httpx2
-import pytest
 import yaml
 from support.gateway import (
     HttpGateway,
@@ -163,7 +162,7 @@ async def test_a_word_that_does_not_count_is_refused_with_its_reason(
         assert len((await client.get(path(session_id))).json()["approvals"]) == 1
 
 
-@pytest.mark.parametrize("kind", ["here", "http"])
+@table("kind", ["here", "http"])
 async def test_both_clients_of_the_terminal_tell_and_answer_alike(
     tmp_path: Path, kind: str
 ) -> None:

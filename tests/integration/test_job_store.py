@@ -312,7 +312,7 @@ async def test_no_file_is_overwritten_or_given_a_twin(tmp_path: Path, name: str,
     assert (tmp_path / name).read_text() == text
 
 
-@pytest.mark.parametrize("has_links", [True, False], ids=["links", "no links"])
+@table("has_links", [True, False], ids=["links", "no links"])
 async def test_a_file_made_at_the_same_moment_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
 ) -> None:

@@ -15,6 +15,7 @@ from anyio import to_thread
 from support.gateway import open_http_gateway, write_agent
 from support.mcp_asking import AskingService, open_asking_server
 from support.mcp_world import DEADLINE_S, McpWorld, open_world
+from support.tables import table
 from support.warm_start import python_command
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, TurnFinished
@@ -300,8 +301,8 @@ async def test_a_page_is_shown_with_its_host_and_opened_by_nobody(
     ]
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http"])
-@pytest.mark.parametrize(("answer", "result"), [("I opened it", "in"), ("Do not answer", "")])
+@table("kind", ["stdio", "http"])
+@table(("answer", "result"), [("I opened it", "in"), ("Do not answer", "")])
 async def test_a_call_that_wants_a_page_opened_first_is_made_again(
     tmp_path: Path, kind: str, answer: str, result: str
 ) -> None:
@@ -346,7 +347,7 @@ async def test_a_server_cannot_speak_in_our_name(tmp_path: Path, kind: str) -> N
             assert "\u202e" not in shown
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http"])
+@table("kind", ["stdio", "http"])
 async def test_a_cancelled_turn_is_cancelled_at_the_server(tmp_path: Path, kind: str) -> None:
     """Its call must not wait for somebody who said no to all of it."""
     async with opened(tmp_path, kind) as world:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.mcp_server import CHART, open_http_server
 from support.mcp_world import McpWorld, open_world
+from support.tables import table
 
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.errors import McpAnswerError
@@ -15,7 +16,7 @@ from everturn_gateway.tools.mcp.resources import sifted_contents, sifted_page
 from everturn_gateway.tools.policy.subjects import policy_name_of
 
 
-@pytest.mark.parametrize("is_modern", [False, True])
+@table("is_modern", [False, True])
 async def test_an_agent_lists_and_reads_what_a_server_has(
     tmp_path: Path, *, is_modern: bool
 ) -> None:

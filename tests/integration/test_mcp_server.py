@@ -84,7 +84,7 @@ async def test_an_agent_is_a_tool_and_its_session_a_resource(tmp_path: Path, era
             assert text in contents.text
 
 
-@pytest.mark.parametrize("era", ERAS)
+@table("era", ERAS)
 async def test_a_cancelled_request_stops_the_turn(tmp_path: Path, era: str) -> None:
     """A person who presses stop at the client means the agent, not the line to it."""
     async with open_http_gateway(tmp_path) as gateway, open_mcp_client(gateway, era) as client:
@@ -158,7 +158,7 @@ async def test_the_person_at_the_client_is_asked(
         assert said(done) == "Done."
 
 
-@pytest.mark.parametrize("era", ERAS)
+@table("era", ERAS)
 async def test_a_question_without_an_answer_stays_open_for_others(tmp_path: Path, era: str) -> None:
     """A dismissed form is no decision; and a client without forms is told how to answer."""
     heard, person = Heard(), Person([ElicitResult(action="cancel")])
@@ -301,7 +301,7 @@ def _result(answer: httpx2.Response) -> str:
     return line
 
 
-@pytest.mark.parametrize("era", ERAS)
+@table("era", ERAS)
 async def test_a_stopping_gateway_lets_clients_go_and_keeps_the_turn(
     tmp_path: Path, era: str
 ) -> None:

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
-import pytest
 import yaml
 from msgspec.structs import replace
 from support.files import files_with
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, NotesShown, Received
 from everturn_actors.model import (
@@ -81,7 +81,7 @@ async def question(gateway: HttpGateway, session_id: str, *, after: int) -> Appr
     raise AssertionError
 
 
-@pytest.mark.parametrize("mode", ["on", "ask"])
+@table("mode", ["on", "ask"])
 async def test_what_a_conversation_taught_is_not_lost_when_it_is_reset(
     tmp_path: Path, mode: str
 ) -> None:

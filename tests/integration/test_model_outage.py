@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from support.delivering import Delivering, delivering
 from support.patience import WAIT_S
+from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import (
@@ -173,7 +174,7 @@ async def test_an_outage_that_lasts_too_long_ends_the_turn_in_words() -> None:
         assert (await result_of(again)).outcome == "answered"
 
 
-@pytest.mark.parametrize("asks", [None, 30, 10_000])
+@table("asks", [None, 30, 10_000])
 async def test_who_asks_may_want_it_tried_for_less_and_never_for_more(asks: int | None) -> None:
     """An interactive client would rather hear of it soon; no client overrules the agent."""
     spec = replace(make_spec(), session=SessionSpec(model_retry_for_s=120))
@@ -344,7 +345,7 @@ async def test_messages_that_come_between_calls_are_read_with_the_next_try() -> 
         assert (await test.service.view(submission.session_id)).cache_misses == 0
 
 
-@pytest.mark.parametrize("how", ["cancel", "reset", "delete"])
+@table("how", ["cancel", "reset", "delete"])
 async def test_a_wait_can_be_ended_at_once(how: str) -> None:
     """Whoever has enough of waiting says so and is done."""
     async with waiting() as (test, submission):

@@ -302,7 +302,7 @@ async def test_a_save_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture
     ]
 
 
-@pytest.mark.parametrize("step", ["os.fsync", "pathlib.Path.replace"])
+@table("step", ["os.fsync", "pathlib.Path.replace"])
 async def test_a_write_that_breaks_off_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 import yaml
 from support.command import everturn
 from support.disk_model import Picture, lay_out, picture_of
@@ -293,7 +292,7 @@ async def test_agents_of_duragent_move_in_as_they_are(tmp_path: Path) -> None:
     assert "port" not in (tmp_path / "late" / "everturn.yaml").read_text()
 
 
-@pytest.mark.parametrize("make", [nanobot, hermes])
+@table("make", [nanobot, hermes])
 def test_cut_off_anywhere_the_same_command_goes_on(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:

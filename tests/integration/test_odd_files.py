@@ -264,7 +264,7 @@ async def test_a_running_gateway_lives_on(
     assert names(told, path), told
 
 
-@pytest.mark.parametrize("oddity", [loop, pipe, device, folder], ids=lambda each: each.__name__)
+@table("oddity", [loop, pipe, device, folder], ids=lambda each: each.__name__)
 async def test_doctor_names_the_file(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

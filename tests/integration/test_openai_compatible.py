@@ -275,7 +275,7 @@ async def test_a_whole_reply_does_not_wait_for_a_tail_that_never_comes(
     assert (reply.text, reply.stop_reason, reply.usage) == ("a b", "stop", Usage())
 
 
-@pytest.mark.parametrize(
+@table(
     ("variable", "value"),
     [("ALL_PROXY", "socks4://nowhere:1"), ("SSL_CERT_FILE", "/no/such/file")],
 )

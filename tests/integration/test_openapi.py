@@ -14,6 +14,7 @@ import pytest
 from fastapi.routing import APIRoute
 from support.examples import LONG_RUN
 from support.gateway import open_http_gateway
+from support.tables import table
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.asgi import create_app
@@ -91,7 +92,7 @@ def _references(node: object) -> set[str]:
             return set()
 
 
-@pytest.mark.parametrize("token", ["", "user-token"])
+@table("token", ["", "user-token"])
 async def test_the_document_asks_for_a_token_where_the_server_does(
     tmp_path: Path, token: str
 ) -> None:

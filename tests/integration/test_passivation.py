@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
 
 import anyio
-import pytest
 from msgspec.structs import replace
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.context.render import Renderer
 from everturn_actors.delivery.port import Outgoing
@@ -260,8 +260,8 @@ def without_collector() -> Generator[None]:
         gc.enable()
 
 
-@pytest.mark.parametrize("has_delivery_port", [False, True], ids=["pulled", "carried"])
-@pytest.mark.parametrize("act", ACTS)
+@table("has_delivery_port", [False, True], ids=["pulled", "carried"])
+@table("act", ACTS)
 async def test_a_session_rests_after_whatever_was_done_last(
     act: str, *, has_delivery_port: bool
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from support.policies import NOW, SESSION, Program, call, context
+from support.tables import table
 from support.web_server import Answer, Asked, WebServer, open_web_server, page, redirect, stall
 
 from everturn_actors.testing import ManualClock
@@ -91,7 +92,7 @@ async def test_a_webhook_is_sent_what_happened_without_secrets() -> None:
     }
 
 
-@pytest.mark.parametrize("status", [500, 503, 429])
+@table("status", [500, 503, 429])
 async def test_a_webhook_that_is_down_for_a_moment_is_tried_again(
     status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,7 +136,7 @@ async def test_what_fails_in_the_end_is_logged_without_the_address(
     assert "t0ken" not in str(logged)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "why"),
     [(page(b"", status=404), "status 404"), (redirect("/elsewhere"), "status 302")],
 )

@@ -43,9 +43,12 @@ async def _until_supervisor_is_gone(folder: Path) -> None:
     """Wait until the supervisor process of a process has ended, with no gateway there."""
 
     def read_to_the_end() -> None:
-        with (folder / supervisor_folder.ALIVE).open("rb", buffering=0) as alive:
-            while alive.read(64):
-                pass
+        # It may have ended already: no wait for somebody who writes.
+        alive = os.open(folder / supervisor_folder.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(alive, True)
+        while os.read(alive, 64):
+            pass
+        os.close(alive)
 
     with anyio.fail_after(DEADLINE_S):
         await to_thread.run_sync(read_to_the_end)

@@ -14,6 +14,7 @@ import anyio
 import pytest
 from support.agents import MINIMAL, write_agent, write_folder
 from support.stores import FileWorld, MemoryWorld, World
+from support.tables import table
 
 from everturn_actors.context.summaries import covered_text, summary_task
 from everturn_actors.errors import JournalError, ToolFailedError
@@ -658,7 +659,7 @@ class FailingStore:
         return None
 
 
-@pytest.mark.parametrize(
+@table(
     "arguments", [{"message": 1}, {"from": 1}, {"search": "x"}, {"call_id": "c"}, {"file": "f"}, {}]
 )
 async def test_a_failing_disk_is_told_to_the_model_without_its_paths(

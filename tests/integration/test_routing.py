@@ -9,6 +9,7 @@ import anyio
 import pytest
 from support.nodes import Cluster, open_cluster
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.cluster import relay, routing
 from everturn_actors.cluster.partitions import partition_of
@@ -423,7 +424,7 @@ class Late(Dying):
         await super().append(session_id, events, expected_seq=expected_seq)
 
 
-@pytest.mark.parametrize("has_loaded", [False, True], ids=["passive", "idle"])
+@table("has_loaded", [False, True], ids=["passive", "idle"])
 async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by_it(
     *, has_loaded: bool
 ) -> None:
@@ -518,7 +519,7 @@ class Mute(Late):
         await Dying.append(self, session_id, events, expected_seq=expected_seq)
 
 
-@pytest.mark.parametrize("rests", ["passive", "idle", "new"])
+@table("rests", ["passive", "idle", "new"])
 async def test_what_a_node_writes_behind_that_look_and_dies_is_answered_all_the_same(
     rests: str,
 ) -> None:
@@ -678,7 +679,7 @@ class Stuck(Dying):
             await super().append(session_id, events, expected_seq=expected_seq)
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "is_written"),
     [("a", True), ("c", False), ("c", True)],
     ids=["unheard", "frozen, late", "frozen, unheard"],

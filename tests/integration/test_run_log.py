@@ -149,7 +149,7 @@ async def test_a_log_that_cannot_be_shortened_goes_on(
 LAST = to_line(Paused(at=hour(3)))
 
 
-@pytest.mark.parametrize("cut", [1, 2, len(LAST) // 2, len(LAST) - 2])
+@table("cut", [1, 2, len(LAST) // 2, len(LAST) - 2])
 async def test_a_torn_end_is_cut_off_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cut: int
 ) -> None:
@@ -189,7 +189,7 @@ async def test_a_last_line_without_its_end_counts_and_gets_one(tmp_path: Path) -
     assert await started_anew(tmp_path) == standing_after(a_life(3))
 
 
-@pytest.mark.parametrize("left", [b"", encode(a_life(1))], ids=["empty", "an older copy"])
+@table("left", [b"", encode(a_life(1))], ids=["empty", "an older copy"])
 async def test_a_log_that_was_changed_is_written_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes
 ) -> None:

@@ -16,6 +16,7 @@ import anyio
 import pytest
 from support.run_logs import edge, failing, names_in, opened, put, started_anew
 from support.run_records import a_life, armed, done, hour, standing_after
+from support.tables import table
 
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.rules.records import Kept, Paused, Record
@@ -71,7 +72,7 @@ async def test_a_limit_of_the_kernel_changes_nothing(tmp_path: Path) -> None:
     assert await started_anew(tmp_path) == standing_after(a_life(3))
 
 
-@pytest.mark.parametrize("taken", [20, 10_000], ids=["half a line", "all lines"])
+@table("taken", [20, 10_000], ids=["half a line", "all lines"])
 async def test_a_write_that_cannot_be_taken_back_is_cut_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
@@ -127,7 +128,7 @@ async def test_a_strange_file_in_the_place_of_a_new_log_is_kept(tmp_path: Path) 
     assert (tmp_path / "huge.jsonl").stat().st_size == 17 * 1024 * 1024
 
 
-@pytest.mark.parametrize("call", ["fsync", "fdatasync"], ids=["first", "next"])
+@table("call", ["fsync", "fdatasync"], ids=["first", "next"])
 async def test_an_append_returns_when_it_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -236,7 +237,7 @@ STATES: dict[str, tuple[bytes, Sequence[Record]]] = {
 }
 
 
-@pytest.mark.parametrize("state", list(STATES))
+@table("state", list(STATES))
 async def test_a_kill_at_any_moment_leaves_the_old_or_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:

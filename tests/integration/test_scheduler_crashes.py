@@ -23,6 +23,7 @@ from support.patience import WAIT_S
 from support.schedule_left import Left, left_by
 from support.schedule_stories import STORIES, Story, write
 from support.schedule_victim import DUE, open_gateway
+from support.tables import table
 from support.ticking import World
 
 from everturn_actors.events import Received
@@ -102,7 +103,7 @@ async def test_every_run_runs_once_whatever_write_the_gateway_dies_at(
     assert deaths >= len(first[0].past.writes) - spared
 
 
-@pytest.mark.parametrize("name", ["an isolated first try that fails", "missed while down, run all"])
+@table("name", ["an isolated first try that fails", "missed while down, run all"])
 async def test_every_run_runs_once_when_it_dies_again_while_it_goes_on(
     name: str, tmp_path: Path
 ) -> None:

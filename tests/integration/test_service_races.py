@@ -9,6 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.errors import (
     CorruptJournalError,
@@ -106,7 +107,7 @@ async def test_a_look_at_an_unknown_session_on_a_read_only_disk_hurts_nobody_els
         assert (await test.service.view(session_id)).status == "active"
 
 
-@pytest.mark.parametrize("failing", ["active", "agents"])
+@table("failing", ["active", "agents"])
 async def test_maintenance_that_cannot_read_the_disk_is_tried_again_and_hurts_nobody(
     failing: str,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from support.gateway import open_http_gateway
+from support.tables import table
 
 from everturn_actors.errors import InvalidInputError, JournalError
 from everturn_actors.events import Labelled
@@ -76,7 +77,7 @@ async def test_what_has_ended_is_sorted_too_and_its_readers_come_to_the_end() ->
     assert again != session_id
 
 
-@pytest.mark.parametrize("is_kept", [False, True])
+@table("is_kept", [False, True])
 async def test_a_crash_leaves_a_label_or_none(*, is_kept: bool) -> None:
     """What was answered is there; what was not is there wholly or not at all."""
     disk = MemoryDisk()

@@ -19,6 +19,7 @@ from support.gateway import open_http_gateway
 from support.in_process import running_here
 from support.patience import WAIT_S
 from support.scripted_adapter import ScriptedAdapter, capabilities
+from support.tables import table
 from support.ticking import World, at
 
 from everturn_actors.documents import WriteBehind
@@ -79,8 +80,8 @@ async def until(holds: Callable[[], bool]) -> None:
             await anyio.wait_all_tasks_blocked()
 
 
-@pytest.mark.parametrize("fault", [fails, is_cancelled])
-@pytest.mark.parametrize(
+@table("fault", [fails, is_cancelled])
+@table(
     ("owner", "method", "part"),
     [
         pytest.param(UsageLedger, "run", "usage", id="usage"),
@@ -282,8 +283,8 @@ async def test_a_job_that_fails_unexpectedly_fails_alone_and_once(tmp_path: Path
     assert next_day.outcome == "answered"
 
 
-@pytest.mark.parametrize("fault", [fails, is_cancelled])
-@pytest.mark.parametrize("method", ["type", "show_draft"])
+@table("fault", [fails, is_cancelled])
+@table("method", ["type", "show_draft"])
 async def test_what_accompanies_a_reply_keeps_it_from_nobody(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from support.command import everturn
 from support.disk_model import lay_out, picture_of
 from support.disk_trace import Recorder
+from support.tables import table
 
 from everturn.testing._histories import SESSION_ID, simple_log
 from everturn_actors.errors import CorruptJournalError
@@ -117,7 +117,7 @@ def written_before(folder: Path, form: str, *, first: int) -> tuple[SessionFiles
     return files, found.state
 
 
-@pytest.mark.parametrize(("form", "first"), [(BEFORE, 4), (OLDER, 1), (OLDER, 4)])
+@table(("form", "first"), [(BEFORE, 4), (OLDER, 1), (OLDER, 4)])
 def test_cut_off_at_any_operation_nothing_is_lost(tmp_path: Path, form: str, first: int) -> None:
     """Killed, or without power: it goes on, and what cannot be made anew is still there."""
     files, state = written_before(tmp_path / "whole", form, first=first)
@@ -175,7 +175,7 @@ async def test_where_nothing_is_kept_yet(tmp_path: Path) -> None:
     assert not (tmp_path / ".everturn").exists()
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "installed", "found"),
     [
         ("", "0.2.0", ["Unreleased", "0.2.0", "0.1.0"]),

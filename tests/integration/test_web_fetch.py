@@ -548,7 +548,7 @@ async def test_a_page_made_to_break_parsers_is_answered(body: str) -> None:
         assert "hello" in got.text or "could not be" in got.text
 
 
-@pytest.mark.parametrize(
+@table(
     ("program", "deadline_s", "why"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 60, "could not be made into"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,8 @@ def table(
     """Return what makes one test of a function and its table; used as `pytest.mark.parametrize` is.
 
     The test tries all rows, and fails with an error for each that is wrong. It names the row. Each
-    row has a folder of its own for `tmp_path`. The loop and all other fixtures are those of the one
+    row has a folder of its own for `tmp_path`, what it does by `monkeypatch` ends with it, and
+    `caplog` and `capsys` hold its own alone. The loop and all other fixtures are those of the one
     test, and whatever a row does to them stays.
 
     Args:
@@ -42,19 +42,19 @@ def table(
     def make(test: Callable[..., Any]) -> Callable[..., Any]:
         def arguments(number: int, fixtures: Mapping[str, Any]) -> dict[str, Any]:
             row = dict(zip(columns, values[number], strict=True))
-            return {**fixtures, **_with_own_folder(number, fixtures), **row}
+            return {**fixtures, **row}
 
         async def try_all_in_loop(**fixtures: Any) -> None:
             with wrong_rows(len(values)) as row_of:
                 for number, name in enumerate(called):
-                    with row_of(name):
-                        await test(**arguments(number, fixtures))
+                    with row_of(name), _of_this_row(number, fixtures) as own:
+                        await test(**arguments(number, own))
 
         def try_all(**fixtures: Any) -> None:
             with wrong_rows(len(values)) as row_of:
                 for number, name in enumerate(called):
-                    with row_of(name):
-                        test(**arguments(number, fixtures))
+                    with row_of(name), _of_this_row(number, fixtures) as own:
+                        test(**arguments(number, own))
 
         made: Any = try_all_in_loop if inspect.iscoroutinefunction(test) else try_all
         signature = inspect.signature(test)
@@ -67,12 +67,22 @@ def table(
     return make
 
 
-def _with_own_folder(number: int, fixtures: Mapping[str, Any]) -> dict[str, Path]:
-    if "tmp_path" not in fixtures:
-        return {}
-    folder: Path = fixtures["tmp_path"] / str(number)
-    folder.mkdir()
-    return {"tmp_path": folder}
+@contextmanager
+def _of_this_row(number: int, fixtures: Mapping[str, Any]) -> Generator[Mapping[str, Any]]:
+    """Give a row what the one before it has not touched, where that is known how."""
+    own = {**fixtures}
+    for each in (own.get("caplog"), own.get("capsys")):
+        if isinstance(each, pytest.LogCaptureFixture):
+            each.clear()
+        elif isinstance(each, pytest.CaptureFixture):
+            each.readouterr()
+    if "tmp_path" in own:
+        own["tmp_path"] /= str(number)
+        own["tmp_path"].mkdir()
+    with pytest.MonkeyPatch.context() as patches:
+        if "monkeypatch" in own:
+            own["monkeypatch"] = patches
+        yield own
 
 
 def _names_of(

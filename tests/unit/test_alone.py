@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from support.alone import judge
+from support.tables import table
 
 E2E = "tests/e2e/test_chat.py::test_one"
 
 
-@pytest.mark.parametrize(
+@table(
     ("exit_code", "failed", "why"),
     [
         (1, [E2E], ""),

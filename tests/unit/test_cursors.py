@@ -181,7 +181,7 @@ async def test_the_names_put_longest_ago_go(tmp_path: Path) -> None:
     assert len(await _kept(tmp_path / "channels" / "c.json")) == NAMES_MAX
 
 
-@pytest.mark.parametrize(
+@table(
     "text", ["", "{", "[]", '{"version": 2, "cursors": {}}', '{"version": 1, "cursors": {"a": 1}}']
 )
 async def test_a_damaged_file_is_put_aside_and_the_channel_begins_anew(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import get_args
 from zoneinfo import ZoneInfo
 
-import pytest
 from pydantic.fields import FieldInfo
 from support.agents import MINIMAL, write_folder
 from support.job_runs import a_cron, coming
@@ -166,7 +165,7 @@ def test_the_pages_have_settings() -> None:
     assert len(NIGHTS) >= 5
 
 
-@pytest.mark.parametrize("snippet", OWNERS)
+@table("snippet", OWNERS)
 def test_owners_load(tmp_path: Path, snippet: str) -> None:
     """Somebody copies them, names and ids changed."""
     file = tmp_path / "everturn.yaml"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
+from support.tables import table
 from support.texts import places_of, uses
 
 from everturn_channels.languages import FOLDER, LANGUAGES, language_of, texts_in
@@ -23,11 +23,11 @@ def test_every_text_is_there_in_every_language() -> None:
     """Nobody reads half a page in English; what is missing is named where it stands."""
     found = uses()
     missing = [f"{use.where}: no literal, so no file can have it" for use in found if not use.text]
-    for language, table in tables().items():
+    for language, texts in tables().items():
         for use in found:
-            if use.text and use.text not in table:
+            if use.text and use.text not in texts:
                 missing.append(f"{use.where}: {language}.json has no {use.text!r}")
-            elif use.text and isinstance(table[use.text], dict) != bool(use.one):
+            elif use.text and isinstance(texts[use.text], dict) != bool(use.one):
                 missing.append(f"{use.where}: {language}.json: {use.text!r} has forms, or none")
 
     assert len(found) > 100
@@ -39,8 +39,8 @@ def test_no_text_is_left_that_nobody_shows() -> None:
     used = {use.text for use in uses()}
     left = [
         f"{language}.json: {text!r}"
-        for language, table in tables().items()
-        for text in table
+        for language, texts in tables().items()
+        for text in texts
         if text not in used
     ]
 
@@ -50,8 +50,8 @@ def test_no_text_is_left_that_nobody_shows() -> None:
 def test_a_translation_has_the_placeholders_and_forms_of_its_text() -> None:
     """A name or a number that is left out is a text that says something else."""
     wrong: list[str] = []
-    for language, table in tables().items():
-        for text, found in table.items():
+    for language, texts in tables().items():
+        for text, found in texts.items():
             forms = found if isinstance(found, dict) else {"other": found}
             wanted = {"other"} if language == "zh" else {"one", "other"}
             if isinstance(found, dict) and set(found) != wanted:
@@ -68,7 +68,7 @@ def test_a_translation_has_the_placeholders_and_forms_of_its_text() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
+@table(
     ("tag", "language"),
     [("de", "de"), ("de-AT", "de"), ("zh_CN", "zh"), ("PT-br", None), ("", None), ("den", None)],
 )

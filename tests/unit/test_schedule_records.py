@@ -170,7 +170,7 @@ def test_what_is_under_way_when_a_job_is_called_off_is_still_finished() -> None:
     assert job_state.recent[0].outcome == "failed"
 
 
-@pytest.mark.parametrize(
+@table(
     "record",
     [finished(hour(9)), replace(ACCEPTED, scheduled_at=hour(9))],
     ids=["finished", "accepted"],

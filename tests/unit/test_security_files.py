@@ -193,7 +193,7 @@ def test_secrets_in_an_agents_file_are_masked_whatever_they_are_called() -> None
 TOOLS = "  tools: [{type: builtin, name: bash, network: true}]\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("token", "spec", "policy", "notes"),
     [
         ("", TOOLS, "", ["asks for no token"]),

@@ -128,7 +128,7 @@ def test_no_chunk_is_more_than_an_error_of_its_call(make: Make, chunk: str) -> N
         assert len(reply.stop_reason) <= NAME_CHARS
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "piece"),
     [
         (OPENAI, '{"choices": [{"delta": {"tool_calls": [{"id": "%d"}]}}]}'),

@@ -210,7 +210,7 @@ async def test_one_of_many_leaves_nothing_behind_when_it_is_done() -> None:
         assert there.supervisor.children() == ()
 
 
-@pytest.mark.parametrize("fault", [boom, foreign])
+@table("fault", [boom, foreign])
 async def test_a_contained_fault_cancels_no_sibling(
     fault: Callable[[], Awaitable[object]], caplog: pytest.LogCaptureFixture
 ) -> None:
