@@ -38,8 +38,8 @@ from everturn_actors.errors import (
 from everturn_actors.model import ToolCall
 from everturn_gateway.logs import SecretRegistry
 
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-each_format = pytest.mark.parametrize("kind", OWN_FORMATS, ids=lambda kind: kind.title)
+each_kind = table("kind", KINDS, ids=lambda kind: kind.title)
+each_format = table("kind", OWN_FORMATS, ids=lambda kind: kind.title)
 
 
 async def failure(kind: Kind, answer: Answer) -> ModelError:

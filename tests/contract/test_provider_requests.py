@@ -44,8 +44,8 @@ from everturn_actors.model import (
 )
 from everturn_gateway.providers.transport.attached import LARGE_BYTES
 
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-each_format = pytest.mark.parametrize("kind", OWN_FORMATS, ids=lambda kind: kind.title)
+each_kind = table("kind", KINDS, ids=lambda kind: kind.title)
+each_format = table("kind", OWN_FORMATS, ids=lambda kind: kind.title)
 
 PICTURE = Attachment(name="a1.png", media_type="image/png", file_name="cat.png", size_bytes=2048)
 PAPER = Attachment(name="b2.pdf", media_type="application/pdf", file_name="x.pdf", size_bytes=3)

@@ -32,7 +32,7 @@ async def test_a_command_runs_in_the_workspace_and_says_what_it_printed(
 
 
 @both_ways
-@pytest.mark.parametrize(
+@table(
     ("command", "text"),
     [
         pytest.param("echo so far; exit 4", "so far\n[exit code 4]", id="failed"),

@@ -53,8 +53,8 @@ async def test_a_declared_tool_runs_in_the_agents_folder(
 
 
 @both_ways
-@pytest.mark.parametrize("command", ["./show.sh", "LEVEL=1 ./show.sh 2>&1"])
-@pytest.mark.parametrize("args", [list(_NASTY), shlex.join(_NASTY)])
+@table("command", ["./show.sh", "LEVEL=1 ./show.sh 2>&1"])
+@table("args", [list(_NASTY), shlex.join(_NASTY)])
 async def test_no_shell_reads_the_models_arguments(
     tmp_path: Path, confinement: Confinement, command: str, args: str | list[str]
 ) -> None:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from support.commands import both_ways, make_site, run_tool
 from support.processes import open_desk
+from support.tables import table
 
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import Confinement
@@ -91,7 +92,7 @@ _TRIED = {
 
 
 @both_ways
-@pytest.mark.parametrize("key", _TRIED)
+@table("key", _TRIED)
 async def test_no_key_of_a_repository_starts_a_program(
     tmp_path: Path, confinement: Confinement, key: str
 ) -> None:

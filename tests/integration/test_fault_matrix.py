@@ -20,6 +20,7 @@ from support.examples import LONG_RUN
 from support.fault_world import VICTIMS, Echo, Fault, Wiki, World, open_world, until, write_folder
 from support.feeding_adapter import FeedingAdapter
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.documents import WriteBehind
 from everturn_actors.events import Event, SessionStarted
@@ -303,7 +304,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-@pytest.mark.parametrize("part", PARTS, ids=str)
+@table("part", PARTS, ids=str, parts=8)
 async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
     part: Part, tmp_path: Path
 ) -> None:
@@ -357,7 +358,7 @@ FROM_THE_START = [
 ]
 
 
-@pytest.mark.parametrize("part", FROM_THE_START, ids=str)
+@table("part", FROM_THE_START, ids=str)
 async def test_a_part_that_fails_from_the_start_takes_nothing_down(
     part: Part, tmp_path: Path
 ) -> None:

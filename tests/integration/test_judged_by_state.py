@@ -354,7 +354,7 @@ SEQUENCES: dict[str, list[Step]] = {
 
 
 @needs_sandbox
-@pytest.mark.parametrize("name", SEQUENCES)
+@table("name", SEQUENCES)
 async def test_nothing_runs_that_a_model_or_a_stranger_planted(tmp_path: Path, name: str) -> None:
     """By none of these ways, with a list of patterns that is as wide as people write them."""
     agent = judged(tmp_path, *RECOMMENDED)

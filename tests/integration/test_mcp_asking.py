@@ -184,7 +184,7 @@ async def test_two_questions_in_one_call(tmp_path: Path, kind: str) -> None:
 
 
 @both
-@pytest.mark.parametrize("decision", ["answer", "deny"])
+@table("decision", ["answer", "deny"])
 async def test_who_does_not_want_to_answer_declines(
     tmp_path: Path, kind: str, decision: Decision
 ) -> None:
@@ -316,7 +316,7 @@ async def test_a_call_that_wants_a_page_opened_first_is_made_again(
 
 
 @both
-@pytest.mark.parametrize(
+@table(
     ("tool", "why"),
     [("many", "its form has 1,000 fields; 20 are asked at most"), ("masked", "no plain address")],
 )

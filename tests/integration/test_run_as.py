@@ -22,6 +22,7 @@ from support.command import everturn
 from support.commands import make_site, run_tool, write_script
 from support.model_api import ModelApi, Received, open_model_api
 from support.process import gateway_process
+from support.tables import table
 from support.users import OTHER, needs_root
 
 from everturn_actors.errors import ToolFailedError
@@ -95,7 +96,7 @@ async def test_plain_without_another_user_runs_nothing_and_names_the_ways_out(
     assert "`run_as`" in why
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "why"),
     [
         ("root", "is root"),

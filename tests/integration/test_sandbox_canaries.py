@@ -20,6 +20,7 @@ import pytest
 from msgspec.structs import replace
 from support.commands import BWRAP, make_site, needs_sandbox
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import sandbox
@@ -70,7 +71,7 @@ tar c {folder}/everturn.yaml {folder}/agents/other {folder}/.everturn/sessions
 cp -r {person} {folder}/agents/other {folder}/.everturn/sessions . ; cat */* */*/*
 dd if={folder}/everturn.yaml; head -c 9999 {person}/.netrc; tail {person}/notes.md
 sort {folder}/.env {person}/*; awk 1 {person}/notes.md; sed p {person}/notes.md; diff {person} /tmp
-ln -s {folder}/everturn.yaml a; ln -s / b; ln -s {person} c; cat a b{folder}/.env c/notes.md
+ln -s {folder}/everturn.yaml a; ln -s / b; ln -s {person} c; cat a b{folder}/.env c/notes.md; rm ?
 ln {folder}/everturn.yaml d; cat d; mount --bind / /mnt; ls /mnt; chroot / cat {folder}/.env
 cat /proc/self/root{folder}/everturn.yaml /proc/1/root{folder}/everturn.yaml
 cat /proc/1/root{person}/notes.md /proc/1/cwd/everturn.yaml /proc/*/root{folder}/.env
@@ -258,7 +259,7 @@ def _filled(world: _World, command: str) -> str:
     )
 
 
-@pytest.mark.parametrize("command", _LOOK_INTO.strip().splitlines())
+@table("command", _LOOK_INTO.strip().splitlines(), parts=6)
 def test_a_secret_of_the_machine_is_never_printed(world: _World, command: str) -> None:
     """What is on no list does not exist: no new program's keys have to be thought of."""
     filled = _filled(world, command)
@@ -286,7 +287,7 @@ def test_the_secret_would_be_found(world: _World) -> None:
         assert world.word in _look(world, command, plain), command
 
 
-@pytest.mark.parametrize("network", [True, False])
+@table("network", [True, False])
 def test_no_socket_of_another_program_answers(world: _World, *, network: bool) -> None:
     """A socket without a file is one of the network's; a read-only mount stops no connection."""
     said = _look(world, "python3 unix.py", replace(BWRAP, network=network))

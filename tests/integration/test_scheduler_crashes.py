@@ -14,7 +14,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import anyio
-import pytest
 from msgspec import structs
 from support.crashing import Moment
 from support.examples import LONG_RUN
@@ -83,7 +82,7 @@ def check(story: Story, lives: Lives, left: Left, first: tuple[Lives, Left]) -> 
     assert len(lives.postbox.posts) <= len(whole.postbox.posts) + lives.deaths
 
 
-@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+@table("story", STORIES.values(), ids=STORIES, parts=4)
 async def test_every_run_runs_once_whatever_write_the_gateway_dies_at(
     story: Story, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.tables import table
 from support.tool_environments import call_tool, tool_environment
 
 from everturn_actors.errors import ToolFailedError
@@ -21,9 +22,14 @@ PNG = b"\x89PNG\r\n\x1a\nrest"
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """The workspace."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    return folder
+    return workspace_in(tmp_path)
+
+
+def workspace_in(folder: Path) -> Path:
+    """Make a workspace."""
+    files = folder / "files"
+    files.mkdir()
+    return files
 
 
 async def send(tmp_path: Path, path: str) -> ToolOutput:
@@ -33,7 +39,7 @@ async def send(tmp_path: Path, path: str) -> ToolOutput:
     return await call_tool(behind, {"path": path})
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "data", "media_type"),
     [
         ("report.pdf", b"%PDF-1.7", "application/pdf"),
@@ -43,9 +49,10 @@ async def send(tmp_path: Path, path: str) -> ToolOutput:
     ],
 )
 async def test_a_file_goes_to_the_people_with_its_name_and_its_true_type(
-    tmp_path: Path, files: Path, name: str, data: bytes, media_type: str
+    tmp_path: Path, name: str, data: bytes, media_type: str
 ) -> None:
     """A platform shows a picture as one; a file that only claims to be one would be refused."""
+    files = workspace_in(tmp_path)
     (files / name).write_bytes(data)
     output = await send(tmp_path, name)
 
@@ -67,7 +74,7 @@ async def test_several_files_go_as_one(tmp_path: Path, files: Path) -> None:
     assert [each.file_name for each in output.files] == ["a.txt", "b.txt"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "why"),
     [
         ("../secret.txt", "workspace"),
@@ -78,10 +85,9 @@ async def test_several_files_go_as_one(tmp_path: Path, files: Path) -> None:
         (".", "folder"),
     ],
 )
-async def test_what_cannot_be_sent_tells_the_model_why(
-    tmp_path: Path, files: Path, path: str, why: str
-) -> None:
+async def test_what_cannot_be_sent_tells_the_model_why(tmp_path: Path, path: str, why: str) -> None:
     """Nothing outside the workspace leaves by a name, and the model can do better."""
+    files = workspace_in(tmp_path)
     (tmp_path / "secret.txt").write_text("secret")
     (files / "link.txt").symlink_to(tmp_path / "secret.txt")
     (files / "empty.txt").touch()

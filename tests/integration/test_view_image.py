@@ -11,6 +11,7 @@ import pytest
 from anyio import to_thread
 from PIL import Image
 from support.pictures import PNG_TYPE, png
+from support.tables import table
 from support.tool_environments import call_tool, tool_environment
 
 from everturn_actors.context.render import render
@@ -30,9 +31,14 @@ from everturn_gateway.tools.policy import GuardedTool, Policy
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """The workspace."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    return folder
+    return workspace_in(tmp_path)
+
+
+def workspace_in(folder: Path) -> Path:
+    """Make a workspace."""
+    files = folder / "files"
+    files.mkdir()
+    return files
 
 
 def drawn(width: int, height: int, *, kind: str, mode: str = "RGB") -> bytes:
@@ -49,11 +55,10 @@ async def view(tmp_path: Path, path: str) -> ToolOutput:
     return await call_tool(behind, {"path": path})
 
 
-@pytest.mark.parametrize(("name", "data"), [("dot.png", png()), ("odd.dat", png(7))])
-async def test_an_image_that_fits_is_shown_as_it_is(
-    tmp_path: Path, files: Path, name: str, data: bytes
-) -> None:
+@table(("name", "data"), [("dot.png", png()), ("odd.dat", png(7))])
+async def test_an_image_that_fits_is_shown_as_it_is(tmp_path: Path, name: str, data: bytes) -> None:
     """A screenshot of text must not become unreadable on the way."""
+    files = workspace_in(tmp_path)
     (files / name).write_bytes(data)
     output = await view(tmp_path, name)
 
@@ -62,7 +67,7 @@ async def test_an_image_that_fits_is_shown_as_it_is(
     assert output.files == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "kind"),
     [
         (drawn(2000, 100, kind="PNG"), "image/jpeg"),
@@ -72,9 +77,10 @@ async def test_an_image_that_fits_is_shown_as_it_is(
     ],
 )
 async def test_what_models_do_not_take_is_made_one_that_they_do(
-    tmp_path: Path, files: Path, data: bytes, kind: str
+    tmp_path: Path, data: bytes, kind: str
 ) -> None:
     """A provider refuses what is too large or of another kind, and the turn would be lost."""
+    files = workspace_in(tmp_path)
     (files / "large").write_bytes(data)
     output = await view(tmp_path, "large")
     [shown] = output.images
@@ -98,7 +104,7 @@ async def test_an_image_that_lies_on_its_side_is_turned(tmp_path: Path, files: P
         assert image.size == (40, 80)
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "why"),
     [
         ("../secret.png", "workspace"),
@@ -112,9 +118,10 @@ async def test_an_image_that_lies_on_its_side_is_turned(tmp_path: Path, files: P
     ],
 )
 async def test_what_cannot_be_shown_tells_the_model_why(
-    tmp_path: Path, files: Path, path: str, why: str
+    tmp_path: Path, path: str, why: str
 ) -> None:
     """Nothing outside the workspace is seen by a name, and no file brings the gateway down."""
+    files = workspace_in(tmp_path)
     (tmp_path / "secret.png").write_bytes(png())
     (files / "link.png").symlink_to(tmp_path / "secret.png")
     (files / "notes.txt").write_text("no picture")

@@ -20,6 +20,7 @@ def table(
     rows: Iterable[object],
     *,
     ids: Callable[[Any], object] | Iterable[object] | None = None,
+    parts: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what makes one test of a function and its table; used as `pytest.mark.parametrize` is.
 
@@ -33,6 +34,7 @@ def table(
         rows: The value of each row where there is one name, the values in their order where there
             are several; `pytest.param` as well.
         ids: What each row is called, or what says so of the value of a row; by default its values.
+        parts: How many tests to make of it, which workers share; for rows of a second or so.
     """
     columns = columns_of(names)
     given_rows = [*rows]
@@ -44,21 +46,24 @@ def table(
             row = dict(zip(columns, values[number], strict=True))
             return {**fixtures, **row}
 
-        async def try_all_in_loop(**fixtures: Any) -> None:
+        async def try_all_in_loop(share: int = 0, **fixtures: Any) -> None:
             with wrong_rows(len(values)) as row_of:
-                for number, name in enumerate(called):
+                for number, name in [*enumerate(called)][share::parts]:
                     with row_of(name), _of_this_row(number, fixtures) as own:
                         await test(**arguments(number, own))
 
-        def try_all(**fixtures: Any) -> None:
+        def try_all(share: int = 0, **fixtures: Any) -> None:
             with wrong_rows(len(values)) as row_of:
-                for number, name in enumerate(called):
+                for number, name in [*enumerate(called)][share::parts]:
                     with row_of(name), _of_this_row(number, fixtures) as own:
                         test(**arguments(number, own))
 
         made: Any = try_all_in_loop if inspect.iscoroutinefunction(test) else try_all
         signature = inspect.signature(test)
         others = [each for name, each in signature.parameters.items() if name not in columns]
+        if parts > 1:
+            others.append(inspect.Parameter("share", inspect.Parameter.KEYWORD_ONLY))
+            made = pytest.mark.parametrize("share", range(parts))(made)
         made.__signature__ = signature.replace(parameters=others)
         made.__name__, made.__qualname__ = test.__name__, test.__qualname__
         made.__doc__, made.__module__ = test.__doc__, test.__module__

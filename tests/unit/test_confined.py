@@ -64,9 +64,7 @@ def refused(*words: str) -> Generator[None]:
         assert word in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "path", ["a.txt", "./a.txt", "sub/../a.txt", "sub//.././/a.txt", "sub/deep/../../a.txt"]
-)
+@table("path", ["a.txt", "./a.txt", "sub/../a.txt", "sub//.././/a.txt", "sub/deep/../../a.txt"])
 def test_a_path_inside_is_walked_like_a_shell_would(root: Path, path: str) -> None:
     """Models write paths in many ways; those that stay inside are no offence."""
     assert read(root, path) == "a"

@@ -38,7 +38,10 @@ from everturn_actors.state.apply import apply
 COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
 
 
-def _log_of(number: int) -> tuple[str, tuple[Event, ...]]:
+_Log = tuple[str, tuple[Event, ...]]
+
+
+def _log_of(number: int) -> _Log:
     """Return a session of a number, and what happened in it."""
     session_id = f"20261121T2249561{number:02d}-3f9a2c1b"
     return session_id, simple_log(3, session_id=session_id)
@@ -150,7 +153,7 @@ class LogContract(OnAStore):
     @in_loop
     async def test_a_snapshot_takes_the_place_of_the_events_before_it(self) -> None:
         """IN-07: replay from the snapshot gives the state that replay from the beginning gives."""
-        rows = [
+        rows: list[tuple[Compaction, int, _Log]] = [
             (compaction, at, _log_of(number))
             for number, (compaction, at) in enumerate(product(COMPACTIONS, (6, 16)))
         ]
@@ -172,7 +175,7 @@ class LogContract(OnAStore):
     async def test_a_session_goes_on_after_its_snapshot(self) -> None:
         """The log may be empty then; where it ends is known from the snapshot."""
         more = next_event(16)
-        rows = [
+        rows: list[tuple[Compaction, bool, _Log]] = [
             (compaction, is_known, _log_of(number))
             for number, (compaction, is_known) in enumerate(product(COMPACTIONS, (True, False)))
         ]
