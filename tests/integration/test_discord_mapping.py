@@ -101,8 +101,11 @@ def test_stickers_and_polls_are_named() -> None:
     sticker = {"id": "1", "name": "wave", "format_type": 1}
     embed = {"type": "article", "title": "Rain", "description": "all day", "url": "https://w.x"}
     got = reader.says("", sticker_items=[sticker], poll=poll)
+    application = {"id": "1", "name": "Chess", "description": "", "icon": None}
+    invited = reader.says("", activity={"type": 1, "party_id": "p"}, application=application)
     shown = reader.says("https://w.x", embeds=[embed])
 
+    assert invited.described == ('invitation to "Chess"',)
     assert got.described == ('sticker "wave"', 'poll "When?": now / later')
     assert not got.is_outside
     assert shown.described == ("embed Rain | all day | https://w.x",)

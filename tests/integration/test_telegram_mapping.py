@@ -153,6 +153,7 @@ def test_what_a_message_refers_to_comes_with_it() -> None:
         "so?",
         reply_to_message=TelegramApi().message(location={"latitude": 1, "longitude": 2}),
     )
+    story = said("wow", chat=ANN, reply_to_story={"chat": NEWS, "id": 1})
     passed_on = [
         said("x", forward_origin={"date": 1, **origin}).forwarded_from
         for origin in (
@@ -171,6 +172,7 @@ def test_what_a_message_refers_to_comes_with_it() -> None:
     assert reply.quoted_name == "Bob Ray"
     assert part.quoted == "bbb"
     assert picture.quoted == "location 1, 2"
+    assert (story.quoted, story.quoted_name) == ("story", "News")
     assert passed_on == ["Bob Ray", "Eve", "News"]
 
 
@@ -179,6 +181,37 @@ def test_links_behind_words_stay_visible() -> None:
     link = {"type": "text_link", "offset": 3, "length": 4, "url": "https://a.example/x"}
 
     assert said("🔥 here!", entities=[link]).text == "🔥 here (https://a.example/x)!"
+
+
+def test_a_rich_message_says_what_stands_in_it() -> None:
+    """Other bots write such, and people pass them on; a live photo is a picture."""
+    link = {"type": "url", "text": {"type": "bold", "text": "here"}, "url": "https://a.example"}
+    item = {"label": "1.", "has_checkbox": True, "is_checked": True, "blocks": [paragraph("milk")]}
+    place = {"align": "left", "valign": "top"}
+    blocks: list[Json] = [
+        {"type": "heading", "text": "Plan", "size": 1},
+        paragraph("see ", link, "!"),
+        {"type": "list", "items": [item]},
+        {"type": "pre", "text": "x = 1", "language": "py"},
+        {"type": "blockquote", "blocks": [paragraph("old"), paragraph("words")], "credit": "Bob"},
+        {"type": "table", "cells": [[place | {"text": "a|b"}], [place | {"text": "c"}]]},
+    ]
+    photo = {**FILE, "width": 1, "height": 1}
+    rich = said("", chat=ANN, rich_message={"blocks": blocks})
+    empty = said("", chat=ANN, rich_message={"blocks": [{"type": "divider"}]})
+    live = said("", chat=ANN, live_photo={**photo, "duration": 3, "photo": [photo]})
+
+    assert compose(rich, in_group=False) == (
+        "Plan\n\nsee here (https://a.example)!\n\n1. ☑ milk\n\n```py\nx = 1\n```\n\n"
+        "> old\n> \n> words\n> Bob\n\n| a\\|b |\n| --- |\n| c |"
+    )
+    assert compose(empty, in_group=False) == "[rich message]"
+    assert [each.media_type for each in live.files] == ["image/jpeg"]
+
+
+def paragraph(*text: object) -> Json:
+    """Return a block of a rich message."""
+    return {"type": "paragraph", "text": list(text)}
 
 
 def test_commands_are_told_from_paths_and_from_those_of_other_bots() -> None:

@@ -106,7 +106,10 @@ def read_message(message: discord.Message, channel: Channel, me: int, to_file: F
         quoted=quoted,
         quoted_name=quoted_name,
         forwarded_from=forwarded_from,
-        described=_described(stickers, [message.poll] if message.poll else [], embeds),
+        described=(
+            *_invitation(written),
+            *_described(stickers, [message.poll] if message.poll else [], embeds),
+        ),
         is_outside=snapshot is not None or bool(embeds),
     )
 
@@ -191,6 +194,14 @@ def _forwarded_from(message: discord.Message) -> str:
         if known is not None:
             return f"#{known.name}"
     return "another chat"
+
+
+def _invitation(message: discord.Message) -> tuple[str, ...]:
+    """Return to what game or call a message invites, if it is nothing else."""
+    if message.activity is None:
+        return ()
+    name = message.application.name if message.application is not None else ""
+    return (f'invitation to "{name}"' if name else "invitation to an activity",)
 
 
 def _described(

@@ -28,6 +28,7 @@ from everturn_channels.adapter import (
 )
 from everturn_channels.telegram.content import described, is_anothers
 from everturn_channels.telegram.markup import head
+from everturn_channels.telegram.rich_text import words_of
 
 UPDATES: Final = (
     "message",
@@ -124,7 +125,8 @@ class Reading(Struct, frozen=True, kw_only=True):
         text, is_addressed = self._text(message)
         quoted, quoted_name = self._quoted(message)
         files, more = self._files(message), described(message)
-        if not (message.text or message.caption or files or more):  # a pin, somebody joined
+        is_rich = message.rich_message is not None and bool(text)
+        if not (text or message.text or message.caption or files or more):  # a pin, a new member
             return Note(text="a message without content", chat=chat.id)
         return Message(
             id=str(message.message_id),
@@ -137,7 +139,7 @@ class Reading(Struct, frozen=True, kw_only=True):
             quoted=quoted,
             quoted_name=quoted_name,
             forwarded_from=_origin(message.forward_origin) if message.forward_origin else "",
-            described=(more,) if more and not files else (),
+            described=(more,) if more and not files and not is_rich else (),
             is_outside=message.forward_origin is not None or is_anothers(message),
             is_album=message.media_group_id is not None,
         )
@@ -235,7 +237,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     def _text(self, message: types.Message) -> tuple[str, bool]:
         """Return what a message says, and whether it is meant for the bot."""
-        raw = message.text or message.caption or ""
+        raw = message.text or message.caption or words_of(message.rich_message)
         entities = (message.entities if message.text else message.caption_entities) or []
         mentions = [e for e in entities if self._is_mention(raw, e)]
         replied = message.reply_to_message
@@ -279,9 +281,12 @@ class Reading(Struct, frozen=True, kw_only=True):
         part = message.quote.text if message.quote is not None else ""
         if elsewhere is not None:
             return head(part or described(elsewhere), _QUOTE_UNITS), _origin(elsewhere.origin)
+        if message.reply_to_story is not None:
+            chat = message.reply_to_story.chat
+            return "story", chat.title or chat.full_name
         if replied is None or self._is_own(replied) or replied.forum_topic_created is not None:
             return "", ""
-        whole = replied.text or replied.caption or ""
+        whole = replied.text or replied.caption or words_of(replied.rich_message)
         if not (part or whole):
             files = self._files(replied)
             whole = files[0].file_name if files else described(replied)
@@ -292,8 +297,8 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     def _files(self, message: types.Message) -> tuple[IncomingFile, ...]:
         number = message.message_id
-        if message.photo:
-            largest = max(message.photo, key=lambda p: p.width * p.height)
+        if photos := message.photo or (message.live_photo and message.live_photo.photo):
+            largest = max(photos, key=lambda p: p.width * p.height)
             return (self._file(largest, f"photo-{number}.jpg", "image/jpeg"),)
         if message.animation:  # comes as a document too
             return (self._file(message.animation, f"animation-{number}.mp4", "video/mp4"),)
