@@ -211,7 +211,7 @@ async def test_every_kind_of_event_gets_through(tmp_path: Path) -> None:
         common = {"chat": chat, "sender": sender, "at": "2026-11-05T13:30:00+01:00"}
         say(type="message", id=1, message_id="m1", text="hi", is_addressed=True, is_album=True,
             quoted="before", quoted_name="Bob", forwarded_from="Cid", unsupported="a poll",
-            **common)
+            described=["location 1, 2"], **common)
         say(type="edited", id=2, message_id="m1", text="ho", **common)
         say(type="click", id=3, data="a1:yes", **common)
         say(type="command", id=4, message_id="m2", name="/Stop", **common)
@@ -228,6 +228,7 @@ async def test_every_kind_of_event_gets_through(tmp_path: Path) -> None:
     assert isinstance(message, Message)
     assert message.at.isoformat() == "2026-11-05T12:30:00+00:00"
     assert (message.quoted, message.quoted_name, message.forwarded_from) == ("before", "Bob", "Cid")
+    assert (message.described, message.is_outside) == (("location 1, 2",), True)
     assert (message.unsupported, message.is_album, message.is_addressed) == ("a poll", True, True)
     assert isinstance(edit, Edit)
     assert (edit.id, edit.text, edit.chat) == ("m1", "ho", message.chat)

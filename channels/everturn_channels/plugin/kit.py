@@ -100,15 +100,15 @@ class _Written(_Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Message(_Written):
-    """Somebody wrote."""
+    """Somebody wrote; `described` tells a model what else it holds: `location 52.52, 13.405`."""
 
     text: str = ""
     files: Sequence[IncomingFile] = ()
     quoted: str = ""
     quoted_name: str = ""
     forwarded_from: str = ""
+    described: Sequence[str] = ()
     unsupported: str = ""
-    "What else it holds, in words: `a location`."
     is_album: bool = False
 
 

@@ -54,6 +54,7 @@ from everturn_channels.plugin.protocol import (
 )
 
 FILES_MOST: Final = 100  # of one message
+DESCRIBED_MOST: Final = 20  # things of one message
 WORDS_MOST: Final = 1000  # characters of an explanation
 
 Fetch: TypeAlias = Callable[[int], Awaitable[bytes]]
@@ -123,6 +124,7 @@ class _Message(_Written, frozen=True, kw_only=True, tag="message"):
     quoted: str = ""
     quoted_name: ShortText = ""
     forwarded_from: ShortText = ""
+    described: Annotated[tuple[ShortText, ...], Meta(max_length=DESCRIBED_MOST)] = ()
     unsupported: ShortText = ""
     is_album: bool = False
 
@@ -300,6 +302,8 @@ def _event(line: _AnyEvent, hands: Hands) -> InboundEvent:
                 quoted=line.quoted,
                 quoted_name=line.quoted_name,
                 forwarded_from=line.forwarded_from,
+                described=line.described,
+                is_outside=bool(line.forwarded_from),
                 unsupported=line.unsupported,
                 is_album=line.is_album,
             )
