@@ -160,6 +160,7 @@ class StoreMessageIndex:
         if self._is_complete:
             if self._erasures and query.is_newest_needed:
                 with anyio.move_on_after(SHARED_WAIT_S) as scope:
+                    await self._follow_erasures()
                     await self._walk()
                 is_current = not scope.cancelled_caught
         elif not self._is_kept:
@@ -254,18 +255,20 @@ class StoreMessageIndex:
 
     async def keep_up(self) -> None:
         """Write what is noted, and read what nobody noted."""
-        if self._erasures:
-            await self._follow_erasures(await self._erasures())
+        await self._follow_erasures()
         if not self._is_complete or self._erasures:
             await self._walk()
         await self._write_news()
 
-    async def _follow_erasures(self, length: int) -> None:
+    async def _follow_erasures(self) -> None:
         """Begin anew where another process erased what a person said; the logs have it no more.
 
         Which sessions these words stood in is written nowhere, and the log of one that was written
         anew ends where it ended.
         """
+        if self._erasures is None:
+            return
+        length = await self._erasures()
         if await to_thread.run_sync(self._table.mark, _ERASURES) == length:
             return
         async with self._walking, self._writing:
