@@ -19,6 +19,7 @@
 - `online`: who says things on a platform, which is nobody between two logins
 - `prompts`: prompts of MCP servers: what a person types after `/prompt`, and the list that they see
 - `rate_limits`: how often something may happen: a line in the log, a word to a person, a message
+- `reasons`: reasons that the core and the tools give in fixed words
 - `references`: lines of Markdown that say where links lead
 - `runner`: keeps one channel running: logs in, hands on what comes, and begins anew whatever
   happens

@@ -87,6 +87,35 @@ def memory_text(notes: Sequence[KnownNote]) -> str:
     return "\n".join((*lines, "", how))
 
 
+def note_source(*, who: str, day: str, message: str, session: str, quote: str) -> str:
+    """Return where a note comes from: a message, or where that is empty what somebody wrote."""
+    if not message:
+        by_hand = t("written by hand")
+        return f"{by_hand}, {day}" if day else by_hand
+    values = {"message": message, "session": session, "quote": quote}
+    place = t("message {message} of {session}: “{quote}”", **values)
+    return ", ".join(filter(None, (who, day, place)))
+
+
+def note_proposed(topic: str, text: str) -> str:
+    """Return what keeps a note that the agent proposed, and nobody has agreed to."""
+    return t("only proposed: /memory {topic}: {text} keeps it", topic=topic, text=text)
+
+
+def note_hidden() -> str:
+    """Return that a note is not shown to the model."""
+    return t("not in the prompt, as text from outside was shown")
+
+
+def note_too_long(topic_characters: int, text_characters: int) -> str:
+    """Answer /memory TOPIC: TEXT that is empty or too long."""
+    return t(
+        "A note has a topic of at most {topic} characters and a text of at most {text}.",
+        topic=topic_characters,
+        text=text_characters,
+    )
+
+
 def memory_how() -> str:
     """Answer /memory with something after it that cannot be read."""
     return t("Write /memory, /memory TOPIC: TEXT or /memory forget TOPIC.")

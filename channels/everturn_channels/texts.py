@@ -18,7 +18,7 @@ from everturn_actors.ports import SessionSummary
 from everturn_channels.adapter import Person
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.languages import marked, said, t
-from everturn_channels.names import one_line
+from everturn_channels.names import one_line, visible
 from everturn_channels.prompts import OfferedPrompt
 
 BUTTONS: Final[Mapping[Decision, str]] = {
@@ -37,6 +37,7 @@ DECISION_WORDS: Final[Mapping[str, Decision]] = {
 "What people write to answer one."
 
 _REASON_LIMIT: Final = 300
+_FILES_TOLD: Final = 20
 _MB: Final = 1024 * 1024
 _KB: Final = 1024
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>()#~|!@])")
@@ -282,13 +283,61 @@ def stop_done(*, was_running: bool) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return what an error says as a sentence of its own."""
-    return f"{text[:1].upper()}{text[1:]}."
+    """Return what an error says as a sentence of its own; see `reasons`."""
+    reason = said(text)
+    return t("{reason}.", reason=f"{reason[:1].upper()}{reason[1:]}")
 
 
 def retry_begun() -> str:
     """Answer /retry."""
     return t("I am trying again.")
+
+
+def nothing_to_retry(error: str) -> str:
+    """Answer /retry where no turn can be asked again; `error` says why behind a colon."""
+    why = error.partition(": ")[2]
+    if not why:
+        return t("There is nothing to ask again.")
+    return t("There is nothing to ask again: {reason}.", reason=said(why))
+
+
+def undone_text(restored: Sequence[str], left: Mapping[str, str], *, not_kept: int) -> str:
+    """Answer /undo.
+
+    Args:
+        restored: The files that are as they were before.
+        left: Those that are not, and why.
+        not_kept: How many more were changed of which nothing is kept.
+    """
+    lines = [
+        t.plural(
+            "Taken back: {done} of 1 file.",
+            "Taken back: {done} of {count} files.",
+            len(restored) + len(left),
+            done=len(restored),
+        )
+    ]
+    lines += (
+        t("- as before: {file}", file=code_span(visible(path))) for path in restored[:_FILES_TOLD]
+    )
+    lines += (
+        f"- {code_span(visible(path))}: {_plain(said(why))}"
+        for path, why in [*left.items()][:_FILES_TOLD]
+    )
+    if not_kept:
+        lines.append(
+            t.plural(
+                "1 more was changed, and is not kept.",
+                "{count} more were changed, and are not kept.",
+                not_kept,
+            )
+        )
+    return "\n".join(lines)
+
+
+def undo_fails(why: str) -> str:
+    """Answer /undo where the files cannot be written; `why` is the system's word."""
+    return t("The files cannot be taken back now: {reason}.", reason=why)
 
 
 def own_sessions_text(rows: Sequence[SessionSummary], *, is_whole: bool) -> str:

@@ -61,6 +61,7 @@ async def test_people_are_spoken_to_in_their_language(tmp_path: Path) -> None:
         told.append(await fed.command("nope", sender=Person(id="7", language="pt")))
         told.append(await fed.command("start", sender=hans))
         told.append(await fed.command("stop", chat=GROUP, is_addressed=True))
+        why = [await fed.command(name, sender=hans) for name in ("retry", "compact")]
     async with feeding(tmp_path) as fed:
         told.append(await fed.command("status"))
     async with feeding(tmp_path, more=french) as fed:
@@ -71,6 +72,10 @@ async def test_people_are_spoken_to_in_their_language(tmp_path: Path) -> None:
         assert told[2] == unknown_command("nope")
         assert told[3].startswith("Hallo, ich bin **test**. The agent test.")
         assert told[5] == no_session()
+    assert why == [
+        "Es gibt nichts, was noch einmal zu fragen wäre: die neueste Nachricht ist beantwortet.",
+        "Noch gibt es nichts zusammenzufassen: Das Gespräch passt in sein Token-Budget.",
+    ]
     assert told[4] == no_session()
     with speaking("fr"):
         assert told[6] == no_session()

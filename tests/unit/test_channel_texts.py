@@ -9,6 +9,9 @@ from support.tables import table
 
 from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels import texts
+from everturn_channels.keeping import KnownNote, memory_text, note_hidden, note_source
+from everturn_channels.languages import ready, speaking
+from everturn_channels.reasons import REASONS
 from everturn_channels.texts import BUTTONS
 
 
@@ -138,3 +141,28 @@ def test_every_text_is_a_sentence(text: str) -> None:
     assert text[0].isupper()
     assert text.endswith(".")
     assert len(text) < 200
+
+
+async def test_what_tools_did_is_told_in_the_language_that_is_spoken() -> None:
+    """Also the reasons, which tools give in English; names stay as they are."""
+    left = {"b.py": REASONS[8], "c`d": "no space left"}
+    await ready("de")
+    with speaking("de"):
+        source = note_source(who="ada", day="2026-11-27", message="4", session="s1", quote="grün")
+        note = KnownNote(topic="tee", text="grün", source=f"{source}; {note_hidden()}")
+        undone = texts.undone_text(["a.py"], left, not_kept=1)
+        known = memory_text([note]).splitlines()[0]
+        nothing = texts.sentence(REASONS[7])
+
+    assert undone.splitlines() == [
+        "Zurückgenommen: 1 von 3 Dateien.",
+        "- wie vorher: `a.py`",
+        "- `b.py`: sie wurde seither geändert und bleibt, wie sie ist",
+        "- `` c`d ``: no space left",
+        "Eine weitere wurde geändert und ist nicht aufbewahrt.",
+    ]
+    assert known == (
+        "- tee: grün (ada, 2026-11-27, Nachricht 4 in s1: „grün“;"
+        " nicht im Prompt, da Text von außen zu sehen war)"
+    )
+    assert nothing.startswith("Es gibt nichts zurückzunehmen: ")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from support.tables import table
-from support.texts import places_of, uses
+from support.texts import ROOT, places_of, uses
 
 from everturn_channels.languages import FOLDER, LANGUAGES, language_of, texts_in
+from everturn_channels.reasons import REASONS
 
 OTHERS = [each for each in LANGUAGES if each != "en"]
 
@@ -45,6 +46,17 @@ def test_no_text_is_left_that_nobody_shows() -> None:
     ]
 
     assert not left, "\n".join(left)
+
+
+def test_reasons_of_the_core_are_those_that_it_gives() -> None:
+    """They stand there in English alone; one that is said in other words is found in no file."""
+    sources = "".join(
+        each.read_text()
+        for top in ("actors/everturn_actors", "gateway/everturn_gateway/tools")
+        for each in (ROOT / top).rglob("*.py")
+    )
+
+    assert [each for each in REASONS if f'"{each}"' not in sources] == []
 
 
 def test_a_translation_has_the_placeholders_and_forms_of_its_text() -> None:

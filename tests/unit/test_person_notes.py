@@ -13,6 +13,7 @@ from support.tool_environments import tool_context
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
+from everturn_gateway.channels.answering import known_notes
 from everturn_gateway.config.links import NO_LINKS, Links
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.memory.notes import Notes
@@ -127,7 +128,7 @@ async def test_what_was_written_beside_text_from_outside_stays_out_of_prompts(
     def write() -> str:
         (tmp_path / "MEMORY.md").write_text(f"{mark}obey")
         kept.keep(person_of(key, ""), notes)
-        return kept.read(person_of(key, ""))[1].said
+        return known_notes(kept.read(person_of(key, "")))[1].source
 
     said = await run_sync(write)
     own = Confined(tmp_path, what="your notes")

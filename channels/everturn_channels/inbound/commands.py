@@ -42,11 +42,11 @@ from everturn_channels.keeping import (
 from everturn_channels.languages import t
 from everturn_channels.texts import (
     no_session,
+    nothing_to_retry,
     own_sessions_text,
     reset_done,
     retry_begun,
     search_what,
-    sentence,
     start_text,
     stop_done,
     undo_done_before,
@@ -224,7 +224,7 @@ async def _retry(command: Command, session_id: str, context: ChannelContext) -> 
     try:
         await context.service.retry(session_id, idempotency_key=message_key(key, command.id))
     except NothingToRetryError as error:
-        return sentence(str(error))
+        return nothing_to_retry(str(error))
     return retry_begun()
 
 

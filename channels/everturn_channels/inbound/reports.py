@@ -87,8 +87,14 @@ def context_text(report: ContextReport) -> str:
 
 def compacted_text(compacted: Compacted) -> str:
     """Return what became of the request for a summary."""
+    if not compacted.done and compacted.tokens_before:
+        return t(
+            "Nothing was changed: with a summary of its oldest messages the next prompt would be no"
+            " smaller than it is, about {count} tokens.",
+            count=compacted.tokens_before,
+        )
     if not compacted.done:
-        return compacted.text
+        return said(compacted.text)
     by = t("by a model") if compacted.source == "model" else t("by how each of them began")
     done = t.plural(
         "The oldest message is summarised {by}: {before} tokens before, {after} after.",
@@ -98,7 +104,10 @@ def compacted_text(compacted: Compacted) -> str:
         before=compacted.tokens_before,
         after=compacted.tokens_after,
     )
-    return f"{done}\n{compacted.text}" if compacted.text else done
+    if not compacted.text:
+        return done
+    why = compacted.text.partition(": ")[2]
+    return f"{done}\n{t('No model could write the summary: {reason}', reason=why)}"
 
 
 def _turns(state: SessionState) -> str:

@@ -26,15 +26,18 @@ from everturn_channels.keeping import (
     memory_how,
     memory_text,
     note_forgotten,
+    note_hidden,
     note_kept,
+    note_proposed,
+    note_source,
+    note_too_long,
     read_memory_intent,
 )
-from everturn_channels.languages import Language, language_of
+from everturn_channels.languages import Language, language_of, t
 from everturn_channels.money import dollars
-from everturn_channels.names import visible
 from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
-from everturn_channels.texts import sentence
+from everturn_channels.texts import sentence, undo_fails, undone_text
 from everturn_gateway.channels.reminders import remind
 from everturn_gateway.channels.searching import search_conversation
 from everturn_gateway.config.owners import missing_agents
@@ -42,14 +45,19 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import printable
 from everturn_gateway.model_choices import ModelChoices
 from everturn_gateway.scheduler.client import SchedulerClient
-from everturn_gateway.tools.checkpoints import Checkpoints, Undone, UnknownCheckpointError
+from everturn_gateway.tools.checkpoints import Checkpoints, UnknownCheckpointError
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.tools.mcp.errors import McpError
 from everturn_gateway.tools.mcp.listing import Prompt
 from everturn_gateway.tools.memory.editing import OwnNotes, own_notes
-from everturn_gateway.tools.memory.people import PersonNote, person_of
+from everturn_gateway.tools.memory.people import (
+    NOTE_CHARACTERS,
+    TOPIC_CHARACTERS,
+    PersonNote,
+    person_of,
+)
 from everturn_gateway.usage import DailyLimit, Tally, UsageLedger, total
 
 _USUAL_AGENT: Final = "assistant"
@@ -194,16 +202,18 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
         """Take back what the last turn with changes did to files; return what to tell people."""
         try:
             checkpoints = agent_checkpoints(self.tool_factory, self.library, agent)
-            return undone_text(await checkpoints.undo(session_id=session_id))
+            undone = await checkpoints.undo(session_id=session_id)
+            left, not_kept = undone.left, undone.checkpoint.not_kept
+            return undone_text(undone.restored, left, not_kept=not_kept)
         except (UnknownCheckpointError, UnknownAgentError) as error:
             return sentence(str(error))
         except OSError as error:
-            return f"The files cannot be taken back now: {error.strerror or error}."
+            return undo_fails(error.strerror or str(error))
 
     async def search(self, service: TurnService, key: ConversationKey, text: str) -> str:
         """Return what was said in a conversation that fits a question or words, as Markdown."""
         if self.messages is None:
-            return "Nobody keeps an index of what was said."
+            return t("Nobody keeps an index of what was said.")
         return await search_conversation(service, self.messages, key, text)
 
     async def memory(self, key: ConversationKey, argument: str, sender: str) -> str:
@@ -221,13 +231,15 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
                     return note_kept(topic)
                 case ForgetNote(topic=topic):
                     return note_forgotten(topic, was_there=await notes.forget(topic))
-        except (ToolFailedError, InvalidInputError) as error:
+        except InvalidInputError:
+            return note_too_long(TOPIC_CHARACTERS, NOTE_CHARACTERS)
+        except ToolFailedError as error:
             return sentence(str(error))
 
     async def remind(self, clock: Clock, key: ConversationKey, argument: str, name: str) -> str:
         """Do what stands after `/remind` in a chat; return what its sender is told."""
         if self.schedules is None:
-            return "Nobody keeps a clock."
+            return t("Nobody keeps a clock.")
         return await remind(self.schedules, clock, self.timezone or "UTC", key, argument, name)
 
     async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
@@ -315,7 +327,17 @@ def make_channel_context(
 
 def known_notes(notes: Sequence[PersonNote]) -> list[KnownNote]:
     """Return notes as people are shown them."""
-    return [KnownNote(topic=each.topic, text=each.text, source=each.said) for each in notes]
+    return [KnownNote(topic=each.topic, text=each.text, source=_source(each)) for each in notes]
+
+
+def _source(note: PersonNote) -> str:
+    session, _, message = note.place.rpartition(":")
+    source = note_source(
+        who=note.who, day=note.day, message=message, session=session, quote=note.quote
+    )
+    if note.is_proposed:
+        return f"{source}; {note_proposed(note.topic, note.text)}"
+    return f"{source}; {note_hidden()}" if note.outside else source
 
 
 def _offered(prompt: Prompt) -> OfferedPrompt:
@@ -352,19 +374,6 @@ def agent_checkpoints(tool_factory: ToolFactory, library: Library, agent: str) -
     file = library.file(agent)
     environment = tool_factory.environment(agent=agent, home=file.folder, files=file.files)
     return tool_factory.checkpoints_of(environment)
-
-
-def undone_text(undone: Undone) -> str:
-    """Return what was taken back, for people, as Markdown."""
-    lines = [f"Taken back: {len(undone.restored)} of {len(undone.checkpoint.changes)} files."]
-    lines += [f"- as before: `{visible(path)}`" for path in undone.restored[:_FILES_TOLD]]
-    lines += [f"- `{visible(path)}`: {why}" for path, why in [*undone.left.items()][:_FILES_TOLD]]
-    if undone.checkpoint.not_kept:
-        lines.append(f"{undone.checkpoint.not_kept:,} more were changed, and are not kept.")
-    return "\n".join(lines)
-
-
-_FILES_TOLD: Final = 20
 
 
 def usage_text(library: Library, ledger: UsageLedger, is_asked: Callable[[str], bool]) -> str:

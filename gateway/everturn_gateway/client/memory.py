@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from everturn_channels.keeping import KnownNote, PinnedMessage
+from everturn_channels.keeping import KnownNote, PinnedMessage, note_proposed, note_source
 from everturn_gateway.client.answers import Json, session_path
 from everturn_gateway.client.api import Api
 
@@ -53,10 +53,13 @@ def _notes(data: Json) -> list[KnownNote]:
 
 
 def _source(row: Json) -> str:
-    if not row["session_id"]:
-        return "written by hand"
-    who = f"{row['who']}, " if row["who"] else ""
-    said = f"{who}{row['day']}, message {row['seq']} of {row['session_id']}: “{row['quote']}”"
+    source = note_source(
+        who=row["who"],
+        day=row["day"],
+        message=str(row["seq"]) if row["session_id"] else "",
+        session=row["session_id"],
+        quote=row["quote"],
+    )
     if not row.get("proposed"):
-        return said
-    return f"{said}; only proposed: /memory {row['topic']}: {row['text']} keeps it"
+        return source
+    return f"{source}; {note_proposed(row['topic'], row['text'])}"

@@ -35,7 +35,6 @@ TOPIC_CHARACTERS: Final = 60
 QUOTE_CHARACTERS: Final = 200
 PROPOSED: Final = "a proposal that nobody has agreed to"
 "In place of a text from outside: such a note stays out of the prompt until somebody writes it."
-BY_HAND: Final = "written by hand"
 _READ_MAX_BYTES: Final = 64 * 1024  # of a file, which a person may have made larger
 _DIGEST: Final = 10  # digits
 _NAME_CHARACTERS: Final = 60
@@ -65,18 +64,6 @@ class PersonNote(Struct, frozen=True, kw_only=True):
     def is_proposed(self) -> bool:
         """Whether nobody has agreed to it yet."""
         return PROPOSED in self.outside
-
-    @property
-    def said(self) -> str:
-        """Where it comes from, for people."""
-        if not self.place:
-            return f"{BY_HAND}{f', {self.day}' if self.day else ''}"
-        session_id, _, seq = self.place.rpartition(":")
-        hidden = "; not in the prompt, as text from outside was shown" if self.outside else ""
-        if self.is_proposed:
-            hidden = f"; only proposed: /memory {self.topic}: {self.text} keeps it"
-        who = f"{self.who}, " if self.who else ""
-        return f"{who}{self.day}, message {seq} of {session_id}: “{self.quote}”{hidden}"
 
 
 class People:
