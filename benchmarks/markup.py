@@ -7,9 +7,9 @@ The documents are the descriptions of installed packages and whatever `*.md` lie
 and those named, each once; of more than wanted a part is taken by chance. Each is laid out and sent
 by the channel to the loopback platform of the tests, which refuses what the real one would:
 entities out of bounds, messages that are too long. What people see there, addresses of links
-included, is then compared with the document as CommonMark with tables has it. What no platform
-shows is not counted: titles of links, the address of an image that is itself a link, and `mailto:`
-before an address of a mail.
+included, is then compared with the document as CommonMark with tables has it: each word as often as
+it stands there, and each address once. What no platform shows is not counted: titles of links, the
+address of an image that is itself a link, and `mailto:` before an address of a mail.
 """
 
 from __future__ import annotations
@@ -110,34 +110,35 @@ def of_html(html: str) -> str:
     return "".join(page.parts)
 
 
-def of_markdown(text: str, parser: MarkdownIt = PARSER) -> str:
+def of_markdown(text: str, parser: MarkdownIt = PARSER) -> tuple[str, Sequence[str]]:
     """Return the text of a document, and the addresses of its links and images."""
-    return "\n".join(_texts(parser.parse(text)))
+    addresses: list[str] = []
+    return "\n".join(_texts(parser.parse(text), addresses)), addresses
 
 
-def _texts(tokens: Sequence[Token]) -> Iterator[str]:
+def _texts(tokens: Sequence[Token], addresses: list[str]) -> Iterator[str]:
     for token in tokens:
         if token.children is not None and token.type == "inline":
-            yield _inline(token.children)
+            yield _inline(token.children, addresses)
         elif token.type in {"fence", "code_block"}:
             yield token.content
 
 
-def _inline(tokens: Sequence[Token]) -> str:
+def _inline(tokens: Sequence[Token], addresses: list[str]) -> str:
     parts: list[str] = []
     depth = 0
     for token in tokens:
         match token.type:
             case "link_open":
                 depth += 1
-                is_shown = token.markup == "autolink"
-                parts.append(" " if is_shown else f" {token.attrGet('href')} ")
+                addresses += [] if token.markup == "autolink" else [str(token.attrGet("href"))]
+                parts.append(" ")
             case "link_close":
                 depth -= 1
                 parts.append(" ")
             case "image":
-                parts.append(_inline(token.children or ()))
-                parts.append("" if depth else f" {token.attrGet('src')} ")
+                parts.append(_inline(token.children or (), addresses))
+                addresses += [] if depth else [str(token.attrGet("src"))]
             case "softbreak" | "hardbreak":
                 parts.append("\n")
             case _:
@@ -146,13 +147,12 @@ def _inline(tokens: Sequence[Token]) -> str:
 
 
 def of_seen(seen: Seen) -> str:
-    """Return the text of a message as people see it."""
+    """Return the text of a message as people see it, and the addresses in it."""
     how, text = seen
     match how:
-        case "markdown":
-            return of_markdown(text)
-        case "discord":
-            return of_markdown(text, DISCORD)
+        case "markdown" | "discord":
+            said, addresses = of_markdown(text, PARSER if how == "markdown" else DISCORD)
+            return "\n".join((said, *addresses))
         case "html":
             return of_html(text)
         case _:
@@ -167,11 +167,17 @@ def words(text: str) -> Counter[str]:
 def lost(document: str, seen: Sequence[Seen]) -> Sequence[str]:
     """Return the words of a document that people do not see."""
     shown = "\n".join(map(of_seen, seen))
-    missing = words(_without_formulas(of_markdown(document))) - words(shown)
-    del missing["mailto"]
+    text, addresses = of_markdown(document)
+    wanted = words(_without_formulas(text))
+    seen_words = words(shown)
+    missing = [word for word in wanted if seen_words[word] < wanted[word]]
     # A word that is longer than a line may have been cut in two.
     joined = "".join(WORD.findall(unquote(shown)))
-    return [word for word in missing if word not in joined]
+    led = words("\n".join(addresses)).keys() - seen_words.keys() - {"mailto"}
+    return [
+        *(word for word in missing if joined.count(word) < wanted[word]),
+        *(word for word in led if word not in joined),
+    ]
 
 
 def _without_formulas(text: str) -> str:

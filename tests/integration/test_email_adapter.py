@@ -128,6 +128,7 @@ async def test_whatever_people_send_is_told_in_words() -> None:
     rows: list[tuple[str, str]] = [
         (PLAIN, f"see there\n{ABOUT}"),
         (PAGE, f"see **there**\n{ABOUT}"),
+        (part("text/html", 'ok <img alt="😀" src="x"><img alt="Logo">'), f"ok 😀\n{ABOUT}"),
         (
             part("text/plain; format=flowed", "one \ntwo\n\nthree"),
             f"one two\n\nthree\n{ABOUT}",

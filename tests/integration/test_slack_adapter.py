@@ -174,7 +174,7 @@ ALERT: Json = {"color": "danger", "title": "Disk full", "text": "on db1", "fallb
 
 
 async def test_whatever_people_send_is_told_in_words() -> None:
-    """What stands in blocks or attachments alone is no silence; the last is below an alert."""
+    """What stands in blocks or attachments alone is no silence; the last are below alerts."""
     rich = "@Bob says 1 < 2 [there](https://e.org):tada:\n1. one\n2. two\n> old\n> words"
     rich = f"{rich}\n```\nx = 1\n```"
     rows: list[tuple[Json, str]] = [
@@ -219,13 +219,18 @@ async def test_whatever_people_send_is_told_in_words() -> None:
             DM, "", "", bot_id="B9", username="Grafana", attachments=[ALERT]
         )
         table = await world.api.say(DM, "", attachments=[PASTED])
-        below = [({"text": "why?", "thread_ts": alert}, ALERT_TEXT)]
+        report = await world.api.say(DM, "word " * 200, "", bot_id="B9", username="Cron")
+        said = f"this thread began with a message of Cron: '{('word ' * 200).strip()}'"
+        below = [
+            ({"text": "why?", "thread_ts": alert}, ALERT_TEXT),
+            ({"text": "and this?", "thread_ts": report}, f"and this?\n[{said}]"),
+        ]
         for fields, _ in (*rows, *below):
             await world.api.say(DM, **{"text": "", **fields})
         pasted = world.api.channels[DM]["messages"][table]
         other = {"attachments": [PASTED | {"blocks": [{"type": "table", "rows": [["x"]]}]}]}
         await world.api._tell_change(DM, pasted | other, pasted)
-        await handler.until_handled(len(rows) + 3)
+        await handler.until_handled(len(rows) + 4)
 
     messages = [each for each in handler.events if isinstance(each, Message)][1:]
     told = [

@@ -40,7 +40,8 @@ _OURS: Final = re.compile(
     r"|(location|venue|contact|poll|quiz|dice|(animated )?sticker|story|embed|post|checklist|game"
     r"|invoice|order of|huddle|live photo|paid media|gift|giveaway|rich message|voice note"
     r"|audio file|message (of a kind|that)|answer (to a form|of a kind)|the quoted lines"
-    r"|they came by|about the product|request to verify|call, which|invitation to)\b"
+    r"|this thread|they came by|about the product|request to verify|call, which"
+    r"|invitation to)\b"
     r"|e-mail\b)",
     re.IGNORECASE,
 )

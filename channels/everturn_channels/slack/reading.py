@@ -39,6 +39,7 @@ _MARKS: Final = "/!"
 "A text that begins with a slash is kept by Slack's own clients, unless a mention stands before it."
 _THREADS_KNOWN: Final = 5_000
 _SOMEBODY: Final = "somebody else"
+_SHORT_CHARS: Final = 200
 _AN_APP: Final = "an app"
 
 
@@ -66,6 +67,16 @@ class _Thread(Struct, frozen=True, kw_only=True):
     "Who wrote that."
     is_outside: bool = False
     "Whether another app wrote that, by the words of whoever it speaks for."
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is more than what is only to be recognised: an alert, say."""
+        return len(self.quoted) > _SHORT_CHARS
+
+    def described(self) -> tuple[str, ...]:
+        """Return what began it in words of ours, where it is long."""
+        said = f'this thread began with a message of {self.quoted_name}: "{self.quoted}"'
+        return (said,) if self.is_long else ()
 
 
 class _Words(Struct, frozen=True, kw_only=True):
@@ -113,7 +124,7 @@ class EventReader:
         chat = await login.names.chat(channel, thread, sender)
         files, others = files_of(raw, login.api)
         words = await self._words(raw, sender.name)
-        more = (*words.described, *others)
+        more = (*began.described(), *words.described, *others)
         if not (words.text or files or more) and (left := unread(raw)):
             more = (left,)
         message = Message(
@@ -124,8 +135,8 @@ class EventReader:
             at=at,
             is_addressed=is_meant,
             files=files,
-            quoted=began.quoted,
-            quoted_name=began.quoted_name,
+            quoted="" if began.is_long else began.quoted,
+            quoted_name="" if began.is_long else began.quoted_name,
             forwarded_from=words.forwarded_from,
             described=more,
             is_outside=words.is_outside or began.is_outside,

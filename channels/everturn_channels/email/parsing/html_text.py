@@ -74,8 +74,8 @@ class _Seen(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Keep a tag, unless it is hidden, with the attributes that mean something in Markdown."""
         if tag in _VOID:
-            if not self._hiding and not self._too_deep and tag in {"br", "hr"}:
-                self.kept.append(f"<{tag}>")
+            if not self._hiding and not self._too_deep:
+                self.kept.append(f"<{tag}>" if tag in {"br", "hr"} else _emoji(tag, dict(attrs)))
             return
         if len(self._open) >= _DEPTH_MAX:
             self._too_deep += 1
@@ -112,6 +112,13 @@ class _Seen(HTMLParser):
             self.kept.append(escape(data, quote=False))
         elif not any(name in _DROPPED for name, _ in self._open):
             self.hidden += len(data.strip())
+
+
+def _emoji(tag: str, attributes: dict[str, str | None]) -> str:
+    """Return the emoji that a picture stands for; words beside a picture are none."""
+    words = (attributes.get("alt") or "").strip()
+    is_emoji = tag == "img" and not any(char.isalnum() or char.isspace() for char in words)
+    return escape(words) if is_emoji and not _hides(attributes) else ""
 
 
 def _hides(attributes: dict[str, str | None]) -> bool:

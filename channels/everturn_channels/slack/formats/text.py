@@ -13,7 +13,7 @@ from typing import Final
 
 from everturn_channels.ingestion.json_fields import Json, object_of, text_of
 
-QUOTE_CHARS: Final = 500  # of the message that began a thread
+QUOTE_CHARS: Final = 1_400  # of the message that began a thread
 TS: Final = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
 "The id of a message, which is the time when it was written."
 _TAG: Final = re.compile(r"<([^<>\n]*)>")
