@@ -26,12 +26,7 @@ from typing import Final, get_args
 from msgspec import Struct
 
 from everturn_actors.model import ConversationKey
-from everturn_actors.ports.search import (
-    MessageMatch,
-    MessageQuery,
-    SearchPlace,
-    SearchRole,
-)
+from everturn_actors.ports.search import MessageMatch, MessageQuery, SearchPlace, SearchRole
 from everturn_actors.sqlite_cache import Layout, SqliteCache
 from everturn_gateway.search.words import Term, indexed, words_of
 

@@ -145,10 +145,12 @@ class _Parts:
             return
         elif kind in _MAILS:
             yield from self._passed_on(part)
-        elif kind == "multipart/alternative":
-            yield from self._best(cast("list[Message]", part.get_payload()))
         elif part.is_multipart():
-            for each in cast("list[Message]", part.get_payload()):
+            within = cast("list[Message]", part.get_payload())
+            if kind == "multipart/alternative":
+                yield from self._best(within)
+                return
+            for each in within:
                 yield from self.of(each)
         elif kind == _REACTION and part.get_content_disposition() != "attachment":
             self.reaction = self.reaction or _emoji_in(part)

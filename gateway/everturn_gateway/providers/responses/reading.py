@@ -9,7 +9,7 @@ Source: https://developers.openai.com/api/reference/resources/responses/streamin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from everturn_actors.json_values import as_list, as_object
@@ -147,7 +147,7 @@ class ReplyReader(Reader):
                 pass
         return None
 
-    def _take_image(self, place: object, item: dict[str, Any]) -> None:
+    def _take_image(self, place: object, item: Mapping[str, object]) -> None:
         if item.get("result"):
             self.images.take(item["result"])
         else:
