@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from uuid import uuid4
 
@@ -64,6 +65,11 @@ async def test_a_database_that_says_nothing_is_known_by_who_asks_each_second(
         url = section.url.replace(f":{database_server.port}/", f":{line.port}/")
         settings = section.model_copy(update={"url": url})
         async with database.open_database(settings) as opened:
+            own = await opened.connect("a machine that is gone is noticed in seconds")
+            sock = own._transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 3_000
+            await own.close()
             referee = PostgresReferee(opened)
             await referee.prepare()
             line.set("silent")

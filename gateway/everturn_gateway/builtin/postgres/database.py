@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import anyio
@@ -21,14 +22,20 @@ from everturn_gateway.builtin.postgres.settings import PostgresSettings
 
 T = TypeVar("T")
 
+if TYPE_CHECKING:
+    _Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
+else:
+    _Connection = asyncpg.Connection
+
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 Work: TypeAlias = Callable[["Connection | Proxy"], Awaitable[T]]
 "What is done with a connection. After an outage it is done again: the second time has to be known."
 
-CONNECT_S: Final = 10.0
+CONNECT_S: Final = 5.0  # while nothing answers, the system asks after 1, 3 and 7 s: begin anew
 COMMAND_S: Final = 60.0  # a statement takes milliseconds; what takes longer hangs
 PING_S: Final = 2.0
+_START_S: Final = 10.0  # of a server that is just starting
 _CLOSE_S: Final = 5.0
 _HOST_S: Final = 0.25  # between two hosts, and two tries of one
 _BACKOFF: Final = Backoff(first_s=0.05, longest_s=0.3)  # all wait for the one that is back
@@ -39,6 +46,17 @@ _SETTINGS: Final = {
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",
 }
+# The same the other way: what is sent and not confirmed, or asked for and not answered by the
+# machine at all, for so long ends the connection. A server that takes its time is waited for: its
+# machine confirms. Source: tcp(7), TCP_USER_TIMEOUT (read 2026-11-27).
+_LOST_S: Final = 3
+_PROBES: Final = {
+    "TCP_KEEPIDLE": 2,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": _LOST_S,
+    "TCP_USER_TIMEOUT": _LOST_S * 1000,
+}
+"Options of a connection, where the system knows them."
 
 
 class Attempt(Struct):
@@ -198,7 +216,7 @@ async def _leave_as_it_is(_connection: object) -> None:
 
 async def _starting_up(pool: asyncpg.Pool[asyncpg.Record]) -> None:
     """Open the first connection; a server that is just starting is waited for."""
-    deadline = anyio.current_time() + CONNECT_S
+    deadline = anyio.current_time() + _START_S
     while True:
         try:
             async with pool.acquire(timeout=CONNECT_S):
@@ -259,9 +277,27 @@ async def _connect(settings: PostgresSettings, name: str) -> Connection:
     raise [*lasting, *failures.values()][0]
 
 
+class _Probed(_Connection):
+    """A connection that ends soon after the way to its server has."""
+
+    __slots__ = ()
+    _transport: asyncio.Transport
+
+    def probe(self) -> None:
+        """Let the operating system look whether the other side is there."""
+        sock = self._transport.get_extra_info("socket")
+        if sock.family == socket.AF_UNIX:
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _PROBES.items():
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
 async def _connect_to(url: str, settings: PostgresSettings, name: str) -> Connection:
-    connection: Connection = await asyncpg.connect(
+    connection = await asyncpg.connect(
         url,
+        connection_class=_Probed,
         timeout=CONNECT_S,
         command_timeout=COMMAND_S,
         server_settings={
@@ -270,6 +306,7 @@ async def _connect_to(url: str, settings: PostgresSettings, name: str) -> Connec
             "search_path": settings.table_schema,
         },
     )
+    connection.probe()
     return connection
 
 
