@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 from support.tables import table
 
-from everturn_gateway.heap import SESSIONS_MIN, trim_heap_after_work
+from everturn_gateway.heap import SESSIONS_MIN, fold_heap_after_loading, trim_heap_after_work
 
 MANY = SESSIONS_MIN * 10
 
@@ -81,3 +81,55 @@ def test_requests_of_a_long_conversation_take_the_same_memory_again() -> None:
     if not told:
         pytest.skip("this C library has no such setting")
     assert int(told) < 1_000
+
+
+FOLDED = """
+import mmap
+from everturn_gateway.heap import fold_heap
+
+def told(name):
+    with open("/proc/self/smaps_rollup") as rollup:
+        return sum(int(line.split()[1]) for line in rollup if line.startswith(f"{name}:"))
+
+kept = [bytes(1000) for _ in range(30_000)]
+sparse = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for place in range(0, len(sparse), 1 << 20):
+    sparse[place] = 1
+before = told("Rss"), told("AnonHugePages")
+if fold_heap():
+    print(told("Rss") - before[0], told("AnonHugePages") - before[1], len(kept))
+"""
+
+
+def test_what_stays_is_folded_into_large_pages_and_takes_no_more() -> None:
+    """What is in use in part is left: of these 64 MB 256 KB are."""
+    told = subprocess.run(
+        [sys.executable, "-c", FOLDED], capture_output=True, text=True, check=True
+    ).stdout
+    if not told:
+        pytest.skip("this system makes no large pages when it is asked for them")
+    grown_kb, folded_kb, _ = map(int, told.split())
+    assert grown_kb < 2_000
+    assert folded_kb > 20_000
+
+
+async def test_the_heap_is_folded_when_modules_were_loaded_and_no_more_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the start, and each time that more of them came."""
+    loaded, folds = list[int](), list[int]()
+    news = iter((0, 0, 0, 1, 1, 0, 0))  # modules that come before each look
+
+    async def sleep(seconds: float) -> None:
+        assert seconds > 0
+        number = next(news, None)
+        if number is None:
+            raise _OverError
+        loaded.append(number)
+        if number:
+            monkeypatch.setitem(sys.modules, f"late_{len(loaded)}", sys)
+        await anyio.lowlevel.checkpoint()
+
+    with pytest.raises(_OverError):
+        await fold_heap_after_loading(sleep, lambda: folds.append(len(loaded)))
+    assert folds == [2, 6]

@@ -51,7 +51,7 @@ from everturn_gateway.config.home import home_folder
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.gc_tuning import short_rounds, tune_collector
-from everturn_gateway.heap import keep_heap_whole
+from everturn_gateway.heap import fold_heap_after_loading, keep_heap_whole
 from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import LogFormat, RecentLog, SecretRegistry, setup_logging, speaks_json
 from everturn_gateway.private_environ import process_environ, seal_process, shown_above
@@ -179,6 +179,7 @@ async def _serve(
         await watch.start(_watch_signals, config, serving, manager)
         await watch.start(_watch_hangups, terminal, reload)
         watch.start_soon(manager.keep_alive)
+        watch.start_soon(fold_heap_after_loading, anyio.sleep)
         if config.server.shares_port:
             watch.start_soon(_stop_with_parent, serving)
         async with open_gateway(config, environ=process_environ(), secrets=secrets) as gateway:
