@@ -15,6 +15,7 @@ CHECK_EVERY_S: Final = 10.0
 _MAPS: Final = Path("/proc/self/maps")
 _LARGE_PAGES: Final = Path("/sys/kernel/mm/transparent_hugepage")
 _MADV_COLLAPSE: Final = 25
+_SETTLES_S: Final = 1.0  # in which a library that is being loaded shows more modules
 _FULL_SHARE: Final = 0.9  # of a large page that has to be in use: folding takes all of it
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -95,13 +96,15 @@ async def fold_heap_after_loading(
         fold: Does it, in a thread; `fold_heap` by default.
     """
     folded = before = 0
+    pause_s = _SETTLES_S
     while True:
-        await sleep(CHECK_EVERY_S)
+        await sleep(pause_s)
         now = len(sys.modules)
         if now == before != folded:
             folded = now
             await to_thread.run_sync(fold or fold_heap)
         before = now
+        pause_s = CHECK_EVERY_S if now == folded else _SETTLES_S
 
 
 def fold_heap() -> int:
