@@ -146,8 +146,8 @@ def _heap_places(maps: str, size: int) -> Iterator[int]:
     is_guarded = False
     for line in maps.splitlines():
         addresses, rights, _, _, _, *name = line.split()
-        is_stack = is_guarded
-        is_guarded = rights == "---p"  # before a stack, against its overflow
-        if rights == "rw-p" and not is_stack and name in ([], ["[heap]"]):
-            first, end = (int(each, 16) for each in addresses.split("-"))
+        first, end = (int(each, 16) for each in addresses.split("-"))
+        if rights == "rw-p" and not is_guarded and name in ([], ["[heap]"]):
             yield from range(-(-first // size) * size, end - size + 1, size)
+        # One such page lies before a stack, against its overflow.
+        is_guarded = rights == "---p" and end - first == mmap.PAGESIZE
