@@ -80,8 +80,11 @@ def test_a_forwarded_message_brings_its_text_and_files() -> None:
     }
     reference = {"type": 1, "channel_id": reader.world.general, "message_id": "1"}
     got = reader.says("", message_reference=reference, message_snapshots=[{"message": snapshot}])
+    nothing = snapshot | {"content": "", "attachments": []}
+    poll = reader.says("", message_reference=reference, message_snapshots=[{"message": nothing}])
 
     assert (got.text, got.forwarded_from) == ("their words", "#general")
+    assert poll.described == ("message of a kind that is not known here",)
     assert [f.file_name for f in got.files] == ["a.png"]
 
 

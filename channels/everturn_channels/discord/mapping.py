@@ -10,6 +10,7 @@ import discord
 
 from everturn_channels.adapter import ChatRef, IncomingFile, Message, Person
 
+_UNKNOWN = "message of a kind that is not known here"
 QUOTE_CHARS = 500
 "Of a message that is replied to."
 Channel: TypeAlias = discord.abc.Messageable | discord.abc.GuildChannel | discord.abc.PrivateChannel
@@ -95,6 +96,12 @@ def read_message(message: discord.Message, channel: Channel, me: int, to_file: F
         stickers += snapshot.stickers
         embeds += snapshot.embeds
     quoted, quoted_name = _quote(message, me)
+    more = (
+        *_invitation(written),
+        *_described(stickers, [message.poll] if message.poll else [], embeds),
+    )
+    if snapshot is not None and not (text or attachments or more):
+        more = (_UNKNOWN,)  # of a poll that is passed on nothing comes
     return Message(
         id=str(message.id),
         chat=chat_ref_of(channel, written.author.display_name),
@@ -106,10 +113,7 @@ def read_message(message: discord.Message, channel: Channel, me: int, to_file: F
         quoted=quoted,
         quoted_name=quoted_name,
         forwarded_from=forwarded_from,
-        described=(
-            *_invitation(written),
-            *_described(stickers, [message.poll] if message.poll else [], embeds),
-        ),
+        described=more,
         is_outside=snapshot is not None or bool(embeds),
     )
 
