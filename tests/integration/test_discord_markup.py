@@ -79,7 +79,9 @@ def test_bold_across_a_cut_is_bold_in_both() -> None:
 def test_code_across_a_cut_keeps_its_language() -> None:
     """Half a program must not turn into prose."""
     parts = shown("Look:\n\n```python\n" + "x = 1\n" * 700 + "```\n\nThat is it.")
+    long = shown("```py\n" + "__all__ = x\n" * 6_000 + "```")
 
+    assert all(p.startswith("```py\n") and p.endswith("\n```") for p in long)
     assert all(p.count("```") == 2 for p in parts[:-1])
     assert [p.startswith("```python\n") for p in parts[1:]] == [True] * len(parts[1:])
     assert parts[-1].endswith("```\n\nThat is it.")

@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from msgspec.structs import replace
 
 from everturn_channels.boxes import Boxes, is_apart
+from everturn_channels.chunks import split_text
 from everturn_channels.discord.splitting import Fence, Line, Span, Style, has_something, pack, units
 
 LIMIT_UNITS = 2_000
@@ -42,7 +43,9 @@ def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
         return ()
     chunks: tuple[str, ...] = ()
     is_bomb = len(text) > PARSED_CHARS or sum(map(text.count, "[`*_~")) > MARKS
-    if not is_plain and not is_bomb:
+    if is_bomb and not is_plain:
+        chunks = split_text(text, LIMIT_UNITS, "utf16")  # blocks of code stay whole
+    elif not is_plain:
         chunks = pack(_read(text), LIMIT_UNITS)
     if not chunks or any(units(chunk) > LIMIT_UNITS for chunk in chunks):
         chunks = pack(_plain_lines(text), LIMIT_UNITS)
