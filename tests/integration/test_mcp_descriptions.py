@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -13,10 +12,12 @@ from typing import Any, Final
 import anyio
 import pytest
 import yaml
+from anyio import to_thread
 from support.command import everturn
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 from support.mcp_changing import open_changing
 from support.process import gateway_process, write_workspace
+from support.warm_start import python_command
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, TurnFinished
 from everturn_actors.model import Reply, ToolCall
@@ -129,14 +130,16 @@ async def opened(
 ) -> AsyncGenerator[World]:
     """Open a gateway, and the server with it; again on the same folder, it is a restart of both."""
     tools = folder / "tools.json"
+    script = SUPPORT / "support" / "mcp_changing.py"
+    command, *args = await to_thread.run_sync(python_command, script, str(tools))
     with anyio.fail_after(DEADLINE_S):
         async with open_changing(tools) as url:
             reach = (
                 {"url": url}
                 if kind == "http"
                 else {
-                    "command": sys.executable,
-                    "args": ["-m", "support.mcp_changing", str(tools)],
+                    "command": command,
+                    "args": args,
                     "env": {"PYTHONPATH": str(SUPPORT)},
                 }
             )

@@ -430,7 +430,7 @@ async def test_of_two_servers_of_one_name_there_is_the_first(tmp_path: Path) -> 
 
 async def test_a_changed_list_is_there_with_the_next_turn(tmp_path: Path) -> None:
     """Servers add tools when a person logs in; often is not a reason to list them all the time."""
-    async with open_world(tmp_path, stdio()) as world:
+    async with open_world(tmp_path, stdio(is_warm=True)) as world:
         await world.text("test_grow", name="second")
         with anyio.fail_after(DEADLINE_S):
             await world.clock.until_sleeping(5)

