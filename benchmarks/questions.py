@@ -365,8 +365,8 @@ SCENARIOS = (
 
 
 @contextmanager
-def gateway(folder: Path, tree: Path) -> Generator[str]:
-    """Run the installed `everturn serve` of a tree in a folder; give its address."""
+def gateway(folder: Path, everturn: Sequence[str]) -> Generator[str]:
+    """Run `everturn serve`, as that command, in a folder; give its address."""
     (folder / "everturn.yaml").write_text("server: {port: 0}\n")
     # The agents that come with Everturn take their model from these.
     of_agents = {"PROVIDER": "scripted", "MODEL": "replies.yaml"}
@@ -377,8 +377,9 @@ def gateway(folder: Path, tree: Path) -> Generator[str]:
     }
     env = {**os.environ, **env, "PATH": f"{_bwrap()}{os.pathsep}{os.environ['PATH']}"}
     with (folder / "log.txt").open("wb") as log:
-        command = [tree / ".venv" / "bin" / "everturn", "serve"]
-        process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*everturn, "serve"], cwd=folder, env=env, stdout=log, stderr=log
+        )
         try:
             yield _address(folder, process)
         finally:
@@ -474,14 +475,24 @@ def _run_job(url: str, job: str, count: Count) -> None:
     count.failed.append(f"the job {job} did not end")
 
 
-def measure(scenario: Scenario, tree: Path, *, then: bool) -> tuple[Count, bool]:
-    """Run a scenario; return what was counted, and whether the work was done."""
+def measure(
+    scenario: Scenario, tree: Path, *, then: bool, everturn: Sequence[str] = ()
+) -> tuple[Count, bool]:
+    """Run a scenario; return what was counted, and whether the work was done.
+
+    Args:
+        scenario: What is to be done.
+        tree: Whose agents, and whose installed command.
+        then: With the policies recommended before decision 0025.
+        everturn: The command, where it is another one.
+    """
     count = Count()
     with tempfile.TemporaryDirectory(prefix="everturn-questions-") as name, environment() as pages:
         folder = Path(name)
         scenario.set_up(folder, tree, then, pages)
         began = time.monotonic()
-        with gateway(folder, tree) as url:
+        command = everturn or (str(tree / ".venv" / "bin" / "everturn"),)
+        with gateway(folder, command) as url:
             _talk(url, scenario, count)
             if scenario.runs_job:
                 _run_job(url, scenario.runs_job, count)

@@ -10,6 +10,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 from support.commands import needs_sandbox
+from support.warm_start import everturn_command
 
 ROOT = Path(__file__).parents[2]
 MOST = {"workbench": 1, "coder": 0, "researcher": 1, "digest": 0}
@@ -32,7 +33,7 @@ questions = _benchmark()
 async def test_ordinary_work_asks_no_more_than_is_written_down(scenario: Any) -> None:
     """Whoever is asked for everything reads nothing, and switches the questions off."""
     count, is_done = await anyio.to_thread.run_sync(
-        lambda: questions.measure(scenario, ROOT, then=False)
+        lambda: questions.measure(scenario, ROOT, then=False, everturn=everturn_command())
     )
 
     assert is_done, count.failed

@@ -12,10 +12,11 @@ import httpx2
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
+from support.command import everturn
 from support.gateway import ServerEvent, server_events
 from support.model_api import Answer, ModelApi, Received, open_model_api
 from support.patience import WAIT_S
-from support.process import EVERTURN, gateway_process, write_workspace
+from support.process import gateway_process, write_workspace
 
 from everturn_actors.model import ToolCall
 
@@ -113,7 +114,7 @@ async def test_a_kill_between_a_clients_call_and_its_result_loses_nothing(tmp_pa
         write_workspace(tmp_path, api.url)
         api.script(Answer(calls=(call,)), Answer(text="Ann is well."))
         async with (
-            gateway_process(tmp_path, imported=None) as gateway,
+            gateway_process(tmp_path) as gateway,
             openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="x") as client,
         ):
             first = await client.chat.completions.create(
@@ -122,7 +123,7 @@ async def test_a_kill_between_a_clients_call_and_its_result_loses_nothing(tmp_pa
             await gateway.kill()
         (given,) = first.choices[0].message.tool_calls or []
         async with (
-            gateway_process(tmp_path, imported=None) as gateway,
+            gateway_process(tmp_path) as gateway,
             openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="x") as client,
         ):
             second = await client.chat.completions.create(
@@ -214,11 +215,11 @@ async def test_a_second_process_on_the_workspace_refuses_to_start(tmp_path: Path
     async with open_model_api() as api:
         write_workspace(tmp_path, api.url)
         async with gateway_process(tmp_path) as gateway:
-            second = await anyio.run_process([EVERTURN, "serve"], cwd=tmp_path, check=False)
+            second = await everturn("serve", cwd=tmp_path)
 
-            assert second.returncode == 2
-            assert f"process {gateway.process.pid}" in second.stderr.decode()
-            assert "Traceback" not in second.stderr.decode()
+            assert second.code == 2
+            assert f"process {gateway.process.pid}" in second.err
+            assert "Traceback" not in second.err
 
 
 class Crowd:
@@ -300,9 +301,9 @@ async def test_kill_after_kill_every_message_is_answered_exactly_once(tmp_path: 
                 for session in crowd.sessions:
                     await until_answered(client, session)
             await audit(client, tmp_path, crowd)
-            doctor = await anyio.run_process([EVERTURN, "doctor"], cwd=tmp_path, check=False)
+            doctor = await everturn("doctor", cwd=tmp_path)
 
-        assert "damaged" not in doctor.stdout.decode()
+        assert "damaged" not in doctor.out
 
 
 async def until_answered(client: httpx2.AsyncClient, session: str) -> None:
