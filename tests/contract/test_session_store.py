@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import pytest
 from support.stores import FileWorld, MemoryWorld, World
+from support.tables import table
 
 from everturn.testing import StoreContract
 from everturn.testing._histories import (
@@ -70,8 +72,7 @@ async def test_a_torn_line_is_cut_off_and_reported(world: World) -> None:
         await store.append(SESSION_ID, (next_event(16),), expected_seq=16)
 
 
-@pytest.mark.parametrize("snapshot_at", [0, 10, 16])
-@pytest.mark.parametrize("torn", [False, True])
+@table(("snapshot_at", "torn"), product((0, 10, 16), (False, True)))
 async def test_inspecting_shows_what_a_load_would_and_changes_nothing(
     world: World, snapshot_at: int, *, torn: bool
 ) -> None:
@@ -99,6 +100,8 @@ async def test_inspecting_shows_what_a_load_would_and_changes_nothing(
     assert first == again
     assert (first.snapshot, first.events) == (loaded.snapshot, loaded.events)
     assert bool(first.repairs) == bool(loaded.repairs) == torn
+    async with world.open() as store:
+        await store.delete(SESSION_ID)
 
 
 async def test_a_torn_line_is_not_appended_to(world: World) -> None:

@@ -17,6 +17,7 @@ from support.json_lines import line, until
 from support.mcp_clients import ERAS, Heard, Person
 from support.patience import WAIT_S
 from support.process import EVERTURN, gateway_process
+from support.warm_start import everturn_command
 
 DEADLINE_S = WAIT_S
 INITIALIZE = {
@@ -30,10 +31,11 @@ INITIALIZE = {
 async def open_command(
     folder: Path, era: str, person: Person | None = None
 ) -> AsyncGenerator[Client]:
-    """Start `everturn mcp` in a folder and connect to it."""
+    """Start `everturn mcp` in a folder, for one era the installed one, and connect to it."""
     mode: Any = era
+    command, *args = (str(EVERTURN),) if era == ERAS[0] else await run_sync(everturn_command)
     server = StdioServerParameters(
-        command=str(EVERTURN), args=["mcp"], cwd=folder, env=environment()
+        command=command, args=[*args, "mcp"], cwd=folder, env=environment()
     )
     asked = person.answer if person else None
     async with Client(server, mode=mode, elicitation_callback=asked) as client:

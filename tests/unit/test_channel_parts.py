@@ -271,9 +271,10 @@ def test_context_tells_regions_summary_and_what_comes_next() -> None:
 
 def test_compacted_tells_what_was_done_or_why_nothing_was() -> None:
     """Both are answers to the same wish."""
-    done = Compacted(done=True, messages=1, tokens_before=2000, tokens_after=300, text="Why so.")
+    why = "No model could write the summary: Why so."
+    done = Compacted(done=True, messages=1, tokens_before=2000, tokens_after=300, text=why)
 
     assert compacted_text(done) == (
-        "The oldest message is summarised by a model: 2,000 tokens before, 300 after.\nWhy so."
+        f"The oldest message is summarised by a model: 2,000 tokens before, 300 after.\n{why}"
     )
     assert compacted_text(Compacted(done=False, text="Too short.")) == "Too short."
