@@ -10,6 +10,8 @@ from typing import Final
 from everturn_channels.languages import marked
 
 REASONS: Final = (
+    # how a session stands, with `ended` and `paused`, which the console says as well
+    marked("active"),
     # why no turn can be asked again
     marked("a turn is under way; it has to end first"),
     marked("a newer message waits for its turn"),

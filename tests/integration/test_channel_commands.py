@@ -62,6 +62,7 @@ async def test_people_are_spoken_to_in_their_language(tmp_path: Path) -> None:
         told.append(await fed.command("start", sender=hans))
         told.append(await fed.command("stop", chat=GROUP, is_addressed=True))
         why = [await fed.command(name, sender=hans) for name in ("retry", "compact")]
+        assert ", aktiv, " in await fed.command("sessions", sender=hans)
     async with feeding(tmp_path) as fed:
         told.append(await fed.command("status"))
     async with feeding(tmp_path, more=french) as fed:

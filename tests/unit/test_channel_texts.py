@@ -11,7 +11,6 @@ from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels import texts
 from everturn_channels.keeping import KnownNote, memory_text, note_hidden, note_source
 from everturn_channels.languages import ready, speaking
-from everturn_channels.reasons import REASONS
 from everturn_channels.texts import BUTTONS
 
 
@@ -145,14 +144,14 @@ def test_every_text_is_a_sentence(text: str) -> None:
 
 async def test_what_tools_did_is_told_in_the_language_that_is_spoken() -> None:
     """Also the reasons, which tools give in English; names stay as they are."""
-    left = {"b.py": REASONS[8], "c`d": "no space left"}
+    left = {"b.py": "it was changed since, and is left as it is", "c`d": "no space left"}
     await ready("de")
     with speaking("de"):
         source = note_source(who="ada", day="2026-11-27", message="4", session="s1", quote="grün")
         note = KnownNote(topic="tee", text="grün", source=f"{source}; {note_hidden()}")
         undone = texts.undone_text(["a.py"], left, not_kept=1)
         known = memory_text([note]).splitlines()[0]
-        nothing = texts.sentence(REASONS[7])
+        nothing = texts.sentence("the agent keeps no notes: spec.memory in its file gives it some")
 
     assert undone.splitlines() == [
         "Zurückgenommen: 1 von 3 Dateien.",
@@ -165,4 +164,4 @@ async def test_what_tools_did_is_told_in_the_language_that_is_spoken() -> None:
         "- tee: grün (ada, 2026-11-27, Nachricht 4 in s1: „grün“;"
         " nicht im Prompt, da Text von außen zu sehen war)"
     )
-    assert nothing.startswith("Es gibt nichts zurückzunehmen: ")
+    assert nothing.startswith("Der Agent führt keine Notizen: ")
