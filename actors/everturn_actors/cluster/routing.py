@@ -8,6 +8,7 @@ key is given one on its way out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from secrets import token_hex
@@ -193,7 +194,7 @@ class RoutedActors:
             CoreError: What the session answered.
         """
         session_id, ownership = asked.session_id, self.ownership
-        began_s, tries = anyio.current_time(), 0
+        until_s, away_until_s, tries = anyio.current_time() + self._patience_s, math.inf, 0
         name, why = "", "its partition is on its way to another node"
         while True:
             partition = ownership.partition(session_id)
@@ -215,8 +216,9 @@ class RoutedActors:
             except LinkRefusedError as error:
                 raise OwnerAwayError(session_id, name, str(error)) from error
             # Another node may know it: who waits here keeps its client from asking there.
-            patience_s = AWAY_S if ownership.fault else self._patience_s
-            if anyio.current_time() >= began_s + patience_s:
+            now_s = anyio.current_time()
+            away_until_s = min(away_until_s, now_s + AWAY_S) if ownership.fault else math.inf
+            if now_s >= min(until_s, away_until_s):
                 raise OwnerAwayError(session_id, name, ownership.why_nobody(partition) or why)
             await pause(self.ownership, _PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
