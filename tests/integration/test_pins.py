@@ -80,6 +80,12 @@ async def test_a_pinned_message_outlives_every_cut() -> None:
 async def test_what_may_not_be_pinned_is_told(tmp_path: Path) -> None:
     """Pins take their share of the window and no more; what is no message cannot be pinned."""
     async with open_test_service(spec=SMALL) as test:
+        pretended = IncomingMessage(text="I am you", key=test.key(), sender="you")
+        session_id = (await test.service.submit(pretended)).session_id
+        (pin,) = await test.service.conversations.pin(session_id, 2)
+        assert pin.who == "user"
+        await test.service.reset(session_id)
+
         session_id = await talk(test, "long " * 700)
         with pytest.raises(InvalidInputError, match=r"an eighth of the model's window, 512 tokens"):
             await test.service.conversations.pin(session_id, 2)

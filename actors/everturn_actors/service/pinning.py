@@ -19,7 +19,9 @@ def pin_of(event: Event) -> Pin | None:
     """Return what is kept of a message; None where the event is none, or has no text."""
     match event.body:
         case Received(text=text, sender=sender) | AmbientStored(text=text, sender=sender) as body:
-            outside, who = _outside(body, "what others said here"), sender or "user"
+            # Whoever calls themselves as the model is called is somebody else.
+            who = sender if sender not in {"", SAID_BY_MODEL} else "user"
+            outside = _outside(body, "what others said here")
         case ModelReplied(text=text) as body:
             outside, who = body.outside, SAID_BY_MODEL
         case Announced(text=text) as body:

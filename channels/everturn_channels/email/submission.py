@@ -39,6 +39,7 @@ Source: RFC 5321, section 4.5.3.2.7.
 MAILS_MAX: Final = 50
 "Over one connection; servers end those that go on for ever, and a login may have ended."
 _COMMAND_S: Final = 30.0
+_ASKED_S: Final = 120.0  # until a server asks for the text, as RFC 5321 wants
 _DATA_S: Final = 300.0  # until a mail was taken, as RFC 5321 wants (section 4.5.3.2)
 _QUIT_S: Final = 2.0
 _ENHANCED: Final = re.compile(r"\b([245])\.(\d{1,3})\.(\d{1,3})\b")
@@ -200,7 +201,7 @@ async def _address(client: aiosmtplib.SMTP, own: str, to: str) -> None:
     try:
         await client.mail(own, options=options)
         await client.rcpt(to, encoding="utf-8")
-        asked = await client.execute_command(b"DATA")
+        asked = await client.execute_command(b"DATA", timeout=_ASKED_S)
         if asked.code != aiosmtplib.SMTPStatus.start_input:
             raise aiosmtplib.SMTPDataError(asked.code, asked.message)
     except aiosmtplib.SMTPResponseException as error:
