@@ -15,6 +15,8 @@ from support.agents import write_agent, write_folder
 from support.context_policies import POLICIES
 from support.tables import table
 
+from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.context.estimation.prices import usual_prices
 from everturn_actors.model import ChosenModel
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_gateway.config.settings import SessionsConfig
@@ -618,6 +620,14 @@ def test_a_budget_that_leaves_no_room_is_refused_with_its_arithmetic(tmp_path: P
 
     assert "agent.yaml:6: spec.model: by estimate nothing is left" in str(unsure)
     assert "- system 612 - tools 0 - reply 600 - margin 50 = -262 tokens" in str(unsure)
+
+    # What the model's provider has counted since is believed, by `validate` as by turns.
+    cheap = ModelStatistics(scale=1.0, prices=usual_prices(0.3), reports=9)
+    assert load_agent(folder, environ={}).warnings_by(cheap) == ()
+    dear = ModelStatistics(scale=1.0, prices=usual_prices(3.0), reports=9)
+    (known,) = load_agent(folder, environ={}).warnings_by(dear)
+    assert "agent.yaml:6: spec.model: by estimate nothing is left" in str(known)
+    assert str(known) != str(unsure)
 
     # Some tokenizers have one token for each of these words.
     (folder / "SOUL.md").write_text("RULE THAT HOLDS " * 120, encoding="utf-8")

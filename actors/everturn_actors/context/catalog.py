@@ -83,20 +83,32 @@ def _divided(
     return policy.divide(policy.numbers, limits, count.text(system), count.tools(tools))
 
 
-def unsure_room(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -> str:
+def unsure_room(
+    spec: AgentSpec,
+    system: str,
+    tools: Sequence[ToolDefinition],
+    statistics: ModelStatistics | None = None,
+) -> str:
     """Return why an agent's prompt and tools may leave no room; empty where they surely do.
 
     That is only estimated before the provider has counted them, so the agent is loaded, and its
     requests are sent.
 
+    Args:
+        spec: The agent.
+        system: Its system prompt.
+        tools: Its tools.
+        statistics: What was learnt of its model, for policies that go by that; None = nothing.
+
     Raises:
         ContextDoesNotFitError: Whatever the model's tokenizer is, nothing is left for messages; or
             the policy is one that refuses by its own count.
     """
-    budget = make_budget(spec, system, tools)
+    refuses = policy_of(spec.session.context).shrink is None
+    budget = make_budget(spec, system, tools, None if refuses else statistics)
     if budget.free_tokens > 0:
         return ""
-    if policy_of(spec.session.context).shrink is None:
+    if refuses:
         check_feasible(budget)
     least = _divided(spec, system, tools, ModelStatistics(scale=LEAST_SCALE))
     # Words in capitals, and lines of one sign, may be far fewer tokens than any scale says.

@@ -293,7 +293,9 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         config.agents_dir,
         start.environ,
         base.providers.make,
-        defaults=AgentDefaults(sessions=config.sessions, timezone=timezone, voices=heard_by),
+        defaults=AgentDefaults(
+            sessions=config.sessions, timezone=timezone, voices=heard_by, statistics=base.models
+        ),
         meter=base.telemetry.models(meter),
         tool_factory=base.tool_factory,
         declared=start.additions.agents,
@@ -302,12 +304,11 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         channels = await make_channels(config, base.storage.keyed, start.clock, start.secrets)
     else:
         channels = no_channels(config, base.storage.keyed, start.clock)
-    models = ModelChoices(library=library, meter=meter, environ=start.environ, clock=start.clock)
     return _AgentSide(
         library=library,
         channels=channels,
         meter=meter,
-        models=models,
+        models=ModelChoices(library=library, meter=meter, environ=start.environ, clock=start.clock),
         spending=spending,
         heard_by=heard_by,
     )

@@ -360,7 +360,9 @@ def check_agents(config: Config) -> tuple[list[AgentFile], list[Fault]]:
                 process_environ(),
                 providers.make,
                 defaults=AgentDefaults(
-                    sessions=config.sessions, timezone=config.schedules.timezone
+                    sessions=config.sessions,
+                    timezone=config.schedules.timezone,
+                    statistics=await _learnt(config),
                 ),
                 meter=make_price_meter(config, SystemClock()),
                 state=config.workspace,
@@ -379,6 +381,7 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
     faults: list[Fault] = []
 
     async def check() -> int:
+        learnt = await _learnt(config)
         async with _open_providers(config) as providers:
             for folder in folders:
                 try:
@@ -388,11 +391,21 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
                     faults.extend(error.faults)
                 else:
                     agents.append(agent)
-                    faults.extend(agent.warnings)
+                    known = None if learnt is None else learnt.of(agent.spec.model)
+                    faults.extend(agent.warnings_by(known))
         return EXIT_OK
 
     run_async(check)
     return agents, faults
+
+
+async def _learnt(config: Config) -> StoredModelStatistics | None:
+    """Return what was learnt of models; None where the store is away, which `doctor` tells."""
+    try:
+        async with open_keyed(config, is_change=False) as keyed:
+            return await look_up(keyed, SystemClock())
+    except (CoreError, GatewayError):
+        return None
 
 
 def _open_providers(config: Config) -> AbstractAsyncContextManager[Providers]:

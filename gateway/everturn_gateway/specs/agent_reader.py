@@ -11,7 +11,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from everturn_actors.ports import Agent, ModelProvider, Summariser, Tool
+from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.ports import Agent, ModelProvider, ModelStatisticsStore, Summariser, Tool
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault, GatewayError, printable
@@ -48,6 +49,8 @@ class AgentDefaults(Struct, frozen=True, kw_only=True):
     "For scheduled jobs that name none; empty = each has to."
     voices: Voices | None = None
     "What they hear and speak with; None = voice notes stay files."
+    statistics: ModelStatisticsStore | None = None
+    "What was learnt of their models; None = what the names of these tell."
 
 
 class _Made(Struct, frozen=True, kw_only=True):
@@ -138,8 +141,8 @@ class AgentReader(Struct, kw_only=True):
                 if known:
                     entries[folder] = known
             else:
-                if entry.file.warnings:
-                    faults[folder] = entry.file.warnings
+                if warnings := entry.file.warnings_by(self._learnt(entry.file)):
+                    faults[folder] = warnings
         for twin, first in _twins(entries, before):
             message = f"is also the name of the agent in {first.file.folder}"
             faults[twin] = (entries.pop(twin).file.fault("metadata.name", message),)
@@ -191,8 +194,12 @@ class AgentReader(Struct, kw_only=True):
             )
         if self.tool_factory is not None:
             sampling = _sampling(file, made, self.meter)
-            agent = with_tools(agent, file, self.tool_factory, sampling)
+            agent = with_tools(agent, file, self.tool_factory, sampling, self._learnt(file))
         return LoadedAgent(file=file, agent=agent, made=made)
+
+    def _learnt(self, file: AgentFile) -> ModelStatistics | None:
+        store = self.defaults.statistics
+        return None if store is None else store.of(file.spec.model)
 
     def with_model(self, entry: LoadedAgent, model: ModelSpec) -> Agent:
         """Return an agent with another model, all else as it is.

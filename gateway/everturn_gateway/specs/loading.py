@@ -13,9 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.catalog import unsure_room
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.json_values import Json
+from everturn_actors.model import ToolDefinition
 from everturn_actors.spec import AgentSpec, ContextPolicy, ModelSpec, PromptSpec
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.settings import AccessRules
@@ -77,6 +79,8 @@ class AgentFile:
     "Its scheduled jobs, as they stand in `agent.yaml`, and then its heartbeat."
     warnings: tuple[Fault, ...] = ()
     "What is wrong with tools and skills that are left out, and why there is no heartbeat."
+    unsure: Fault | None = None
+    "One of them: that prompt and tools may leave no room, by what a model's name tells."
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     inactive: tuple[str, ...] = ()
     "What is set and has no effect, and why."
@@ -86,6 +90,15 @@ class AgentFile:
     "`agent.yaml` itself, variables not expanded."
     lines: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
     "Where fields stand, for what is found wrong with them later."
+
+    def warnings_by(self, statistics: ModelStatistics | None) -> tuple[Fault, ...]:
+        """Return what is wrong, by what was learnt of the model; None = nothing was."""
+        if self.unsure is None or statistics is None:
+            return self.warnings
+        others = tuple(each for each in self.warnings if each is not self.unsure)
+        system, tools = system_prompt(self.spec.prompt), _definitions(self.spec)
+        text = unsure_room(self.spec, system, tools, statistics)
+        return (*others, self.fault("spec.model", text)) if text else others
 
     def fault(self, field: str, message: str) -> Fault:
         """Return a fault that points to a field of `agent.yaml`, by its dotted name."""
@@ -221,11 +234,11 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
     config = replace(config, uses=(*recall_uses(spec, config.uses), *config.uses))
     try:
         # Counted as they will be sent.
-        tools = tuple(tool.definition for tool in tools_for(spec).values())
-        unsure = unsure_room(spec, system_prompt(spec.prompt), tools)
+        why = unsure_room(spec, system_prompt(spec.prompt), _definitions(spec))
     except ContextDoesNotFitError as error:
         # Each turn would fail of it.
         raise ConfigError(faults=[document.fault(("spec", "model"), str(error))]) from None
+    unsure = document.fault(("spec", "model"), why) if why else None
     usage = values.spec.usage
     return AgentFile(
         spec=spec,
@@ -243,8 +256,9 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
         warnings=(
             *planned.warnings,
             *parts.timed.warnings,
-            *((document.fault(("spec", "model"), unsure),) if unsure else ()),
+            *((unsure,) if unsure is not None else ()),
         ),
+        unsure=unsure,
         labels=dict(values.metadata.labels),
         inactive=(
             *parts.context.inactive,
@@ -255,6 +269,10 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
         text=document.text,
         lines={dotted(path): place.line for path, place in document.places.items()},
     )
+
+
+def _definitions(spec: AgentSpec) -> tuple[ToolDefinition, ...]:
+    return tuple(tool.definition for tool in tools_for(spec).values())
 
 
 def _in_order(faults: Sequence[Fault], document: Document) -> list[Fault]:

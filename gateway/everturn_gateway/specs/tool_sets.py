@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from everturn_actors.context.catalog import unsure_room
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
@@ -32,6 +33,7 @@ def with_tools(
     file: AgentFile,
     tool_factory: ToolFactory,
     sampling: Mapping[str, SamplingModel],
+    statistics: ModelStatistics | None = None,
 ) -> Agent:
     """Return `agent` with the tools of its file, and the gate before them.
 
@@ -42,6 +44,7 @@ def with_tools(
         file: What it is given.
         tool_factory: Makes them.
         sampling: The models that its MCP servers may use, by the server's name.
+        statistics: What was learnt of its model; None = nothing was.
 
     Raises:
         ConfigError: A tool cannot be used as it is set, or the tools leave no room in the model's
@@ -61,7 +64,7 @@ def with_tools(
         raise ConfigError(faults=[file.fault(TOOLS_FIELD, str(error))]) from error
     tools = tuple(tool.definition for tool in made.tools.values())
     try:
-        unsure = unsure_room(file.spec, system_prompt(file.spec.prompt), tools)
+        unsure = unsure_room(file.spec, system_prompt(file.spec.prompt), tools, statistics)
     except ContextDoesNotFitError as error:
         raise ConfigError(faults=[file.fault(MODEL_FIELD, str(error))]) from None
     if unsure:
