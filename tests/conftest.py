@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import AsyncGenerator, Generator
 from importlib.metadata import distribution
 from pathlib import Path
+from traceback import format_exception
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,8 @@ from support.forked_workers import worker_python
 from support.remembered_certificates import remember_certificates
 from support.warm_start import RUN
 
+from everturn_actors.errors import is_group
+from everturn_actors.faults import first_cause
 from everturn_gateway.plugins import installed
 
 if TYPE_CHECKING:
@@ -88,6 +91,19 @@ def pytest_collection_finish() -> None:
     """Let no later collection look through all that was imported: it outlives every test."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what failed first within groups of errors, of which too many would be shown else."""
+    report = yield
+    error = call.excinfo.value if call.excinfo is not None else None
+    if error is not None and is_group(error):
+        first = first_cause(error)
+        report.sections.append((f"First failure of {item.name}", "".join(format_exception(first))))
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

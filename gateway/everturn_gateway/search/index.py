@@ -33,8 +33,7 @@ from everturn_actors.state.session_state import SessionState
 from everturn_gateway.search.sources import (
     batch_of,
     file_text,
-    of_row,
-    of_state,
+    indexed,
     removed,
     used_since,
     with_key,
@@ -119,10 +118,10 @@ class StoreMessageIndex:
         """See `MessageIndex.note`."""
         news = self._news.get(state.session_id)
         if news is None:
-            news = _News(of_state(state), state.updated_at)
+            news = _News(indexed(state), state.updated_at)
             self._news[state.session_id] = news
         elif news.session.shared_with != state.shared_with:
-            news.session = of_state(state)
+            news.session = indexed(state)
         is_next = not news.last_seq or news.events
         news.last_seq, news.updated_at = state.last_seq, state.updated_at
         if is_next and self._noted < NOTED_MOST:
@@ -313,7 +312,7 @@ class StoreMessageIndex:
                     # Not where nothing happened in it since that was done last.
                     if self._read_at.get(row.session_id) != row.updated_at:
                         async with self._writing:
-                            await self._read_quietly(of_row(row))
+                            await self._read_quietly(indexed(row))
                     if self._erasures and row.updated_at >= began - self._margin:
                         read_at[row.session_id] = row.updated_at
                     if not self._is_complete:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from everturn_actors.errors import JournalError, StoreAwayError
 from everturn_actors.events import Event, SessionStarted
@@ -93,34 +94,17 @@ def _message(event: Event, whole: str | None) -> IndexedMessage | None:
     return IndexedMessage(event.seq, event.at, said[0][0], sender_of(event), text)
 
 
-def of_state(state: SessionState) -> IndexedSession:
-    """Return what the table knows of a session, by its state."""
+def indexed(session: SessionState | SessionSummary) -> IndexedSession:
+    """Return what the table knows of a session, by its state or its row in a list."""
     return IndexedSession(
-        session_id=state.session_id,
-        key=state.key,
-        created_at=state.created_at,
-        principal=state.principal,
-        shared_with=state.shared_with,
-    )
-
-
-def of_row(row: SessionSummary) -> IndexedSession:
-    """Return what the table knows of a session, by its row in a list."""
-    return IndexedSession(
-        session_id=row.session_id,
-        key=row.key,
-        created_at=row.created_at,
-        principal=row.principal,
-        shared_with=row.shared_with,
+        session_id=session.session_id,
+        key=session.key,
+        created_at=session.created_at,
+        principal=session.principal,
+        shared_with=session.shared_with,
     )
 
 
 def with_key(session: IndexedSession, started: SessionStarted) -> IndexedSession:
     """Return a session by what its log says, which is believed over a list."""
-    return IndexedSession(
-        session_id=session.session_id,
-        key=started.key,
-        created_at=session.created_at,
-        principal=started.principal,
-        shared_with=session.shared_with,
-    )
+    return replace(session, key=started.key, principal=started.principal)

@@ -105,12 +105,7 @@ _ASKED: Final[Mapping[str, Sequence[_Secret | _Setting]]] = {
         _Setting(field="address", title="The address of the bot, bot@example.org"),
         _Setting(field="imap.host", title="Where its mail is read, imap.example.org"),
         _Setting(field="smtp.host", title="Where its mail is sent, smtp.example.org"),
-        _secret(
-            "email",
-            "password",
-            "Its password; of Gmail and others an app password",
-            instead="token_command",
-        ),
+        _secret("email", "password", "Its password, or an app password", instead="token_command"),
         _secret("email", "secret_tag", instead="authserv_id"),
     ),
 }
