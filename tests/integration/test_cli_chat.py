@@ -247,7 +247,7 @@ async def test_alt_enter_makes_a_second_line_and_history_comes_back(tmp_path: Pa
     async with terminal("chat", cwd=tmp_path) as person:
         await person.expect("goes on after 2 turns", "you>")
         await person.type("\x1b[A\x1b[A\x1b[A\x1b[A\r")
-        shown = await person.expect("first line", "second line", "you>")
+        shown = await person.expect("first line", "second line", "3 messages of yours", "you>")
         await person.press_control("d")
         await person.end()
     history = tmp_path / ".everturn" / "terminal_history"
