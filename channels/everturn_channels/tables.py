@@ -1,4 +1,4 @@
-"""Tables of Markdown as lines of code, in columns: for platforms that show none. Pure."""
+"""Tables of Markdown: written, and as lines of code for platforms that show none. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,23 @@ _COLUMN_MAX: Final = 60  # characters to which shorter cells are filled up
 FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _BAR: Final = re.compile(r"(?<!\\)\|")
 _DASHES: Final = re.compile(r":?-+:?")
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    r"""Return a table, whose first row is its head; empty = it has no cell.
+
+    Cells are lines in which a bar is `\|`; a row that is short is filled up.
+
+    >>> print(markdown_table([["a", "b"], ["1"]]))
+    | a | b |
+    | --- | --- |
+    | 1 |  |
+    """
+    width = max(map(len, rows), default=0)
+    if not width:
+        return ""
+    lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
+    return "\n".join((lines[0], f"|{' --- |' * width}", *lines[1:]))
 
 
 def without_tables(text: str) -> str:

@@ -11,6 +11,7 @@ from aiogram import types
 
 from everturn_actors.json_values import as_list, is_object
 from everturn_channels.ingestion.json_fields import Json, objects_of, text_of
+from everturn_channels.tables import markdown_table
 
 _DEPTH_MAX: Final = 20
 _MEDIA: Final = ("photo", "video", "animation", "audio", "voice_note", "document")
@@ -68,12 +69,7 @@ def _table(block: Json, depth: int) -> str:
         [" ".join(_text(cell, depth).split()).replace("|", "\\|") for cell in as_list(row)]
         for row in as_list(block.get("cells"))
     ]
-    width = max(map(len, rows), default=0)
-    if not width:
-        return _text(block.get("caption"), depth)
-    lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
-    table = "\n".join((lines[0], f"|{' --- |' * width}", *lines[1:]))
-    return "\n".join(filter(None, (_text(block.get("caption"), depth), table)))
+    return "\n".join(filter(None, (_text(block.get("caption"), depth), markdown_table(rows))))
 
 
 def _text(value: object, depth: int) -> str:

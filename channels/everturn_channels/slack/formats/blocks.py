@@ -14,6 +14,7 @@ from typing import Final
 
 from everturn_actors.json_values import as_list, is_object
 from everturn_channels.ingestion.json_fields import Json, number_of, text_of
+from everturn_channels.tables import markdown_table
 
 _DEPTH_MAX: Final = 12
 _PARTS: Final = ("title", "text", "description", "alt_text", "fields", "elements", "rows")
@@ -108,8 +109,4 @@ def _table(node: Json, depth: int) -> str:
         [_BAR.sub(r"\\|", " ".join(_text(cell, depth + 1).split())) for cell in as_list(row)]
         for row in as_list(node.get("rows"))
     ]
-    width = max(map(len, rows), default=0)
-    if not width:
-        return ""
-    lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
-    return "\n".join((lines[0], f"|{' --- |' * width}", *lines[1:]))
+    return markdown_table(rows)
