@@ -7,6 +7,8 @@ differs, somebody who connects and says nothing. Of each kind there are at most 
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import anyio
@@ -197,27 +199,31 @@ class Hub:
         if self._strangers >= STRANGERS_MAX:
             caller.close()
             return None
-        self._strangers += 1
         try:
-            with anyio.move_on_after(self._beat.silence_s):
+            with self._as_stranger():
                 return await caller.open()
         except OSError as error:
             logger.info("a link was not begun", extra={"why": str(error)})
-        finally:
-            self._strangers -= 1
         return None
 
     async def _let_in(self, wire: Wire) -> Met | None:
         """Return who calls, once they have shown the secret; None where they did not."""
-        self._strangers += 1  # still
         try:
-            with anyio.move_on_after(self._beat.silence_s):
+            with self._as_stranger():
                 return await receive(wire, self._me)
         except LinkRefusedError as error:
             logger.warning("a node was not let in", extra={"why": str(error)})
+        return None
+
+    @contextmanager
+    def _as_stranger(self) -> Generator[None]:
+        """Count somebody who has not shown the secret, until the block ends or takes too long."""
+        self._strangers += 1
+        try:
+            with anyio.move_on_after(self._beat.silence_s):
+                yield
         finally:
             self._strangers -= 1
-        return None
 
     async def _serve(self, wire: Wire, met: Met) -> None:
         """Read, write and listen until the stream ends."""

@@ -6,13 +6,14 @@ a lease is not lost because all others are busy.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
 from msgspec import DecodeError, json
 
 from everturn_actors.cluster.leases import TTL_S, Answer, Beat, Member, Share, shares
-from everturn_actors.errors import JournalError
 from everturn_gateway.builtin.postgres.database import Connection, Database
 from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained
 
@@ -68,31 +69,20 @@ class PostgresReferee:
     async def prepare(self) -> None:
         """See `Referee.prepare`."""
         if self._connection is None:
-            try:
+            with self._noting():
                 self._connection = await self._database.connect("everturn leases")
-            except BaseException as error:
-                told = self._noted(error)
-                if isinstance(error, LIBRARY_ERRORS):
-                    raise told from error
-                raise
 
     async def beat(self, beat: Beat) -> Answer:
         """See `Referee.beat`."""
         me = beat.member
         await self.prepare()
         assert self._connection is not None, "prepared"
-        try:
+        with self._noting():
             rows = await self._connection.fetch(
                 _BEAT, me.node.name, me.instance, json.encode(me), _TTL, beat.leaves,
                 list(beat.keep), list(beat.keep.values()), list(beat.give),
                 list(beat.give.values()), list(beat.claim),
             )  # fmt: skip
-        except BaseException as error:
-            self.close()  # what it was doing is not known
-            told = self._noted(error)
-            if isinstance(error, LIBRARY_ERRORS):
-                raise told from error
-            raise
         granted = {row["name"]: row["epoch"] for row in rows if row["kind"] == "granted"}
         leases = [row for row in rows if row["kind"] == "lease" and row["name"] not in granted]
         members = {
@@ -114,12 +104,23 @@ class PostgresReferee:
             members=tuple(members[name] for name in sorted(members)),
         )
 
-    def _noted(self, error: BaseException) -> JournalError:
-        """Let the database be in doubt: no other connection may have been used meanwhile."""
-        known = error if isinstance(error, LIBRARY_ERRORS) else TimeoutError()  # waited for no more
-        told = explained(known, self._database.place, is_write=True)
-        self._database.fault = str(told)
-        return told
+    @contextmanager
+    def _noting(self) -> Generator[None]:
+        """Where this fails, let the connection go: what it was doing is not known.
+
+        And let the database be in doubt: no other connection may have been used meanwhile.
+        """
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            is_known = isinstance(error, LIBRARY_ERRORS)  # else it was waited for no more
+            known = error if is_known else TimeoutError()
+            told = explained(known, self._database.place, is_write=True)
+            self._database.fault = str(told)
+            if is_known:
+                raise told from error
+            raise
 
     def close(self) -> None:
         """Let the connection go."""
