@@ -9,8 +9,8 @@ from typing import TypeAlias
 import discord
 
 from everturn_channels.adapter import ChatRef, IncomingFile, Message, Person
+from everturn_channels.ingestion.described import unknown_kind
 
-_UNKNOWN = "message of a kind that is not known here"
 QUOTE_CHARS = 500
 "Of a message that is replied to."
 Channel: TypeAlias = discord.abc.Messageable | discord.abc.GuildChannel | discord.abc.PrivateChannel
@@ -101,7 +101,7 @@ def read_message(message: discord.Message, channel: Channel, me: int, to_file: F
         *_described(stickers, [message.poll] if message.poll else [], embeds),
     )
     if snapshot is not None and not (text or attachments or more):
-        more = (_UNKNOWN,)  # of a poll that is passed on nothing comes
+        more = (unknown_kind(),)  # of a poll that is passed on nothing comes
     return Message(
         id=str(message.id),
         chat=chat_ref_of(channel, written.author.display_name),

@@ -7,6 +7,7 @@
   side by side
 - `deliveries`: what a platform delivers over HTTP: whose it is, and what is answered once it is
   durable
+- `described`: words of ours for what people send beside text and files, the same on every platform
 - `event_handler`: one event between a platform and the handler of its channel: read, handed in,
   confirmed
 - `events`: what an adapter hands over: something that came from its platform, not read yet

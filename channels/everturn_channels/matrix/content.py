@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from everturn_channels.ingestion.described import unknown_kind
 from everturn_channels.ingestion.json_fields import (
     Json,
     number_of,
@@ -139,8 +140,7 @@ def described(kind: str, content: Json) -> str:
             return "request to verify a device"
         case other:  # kinds to come have a text for those who do not know them
             is_read = text_of(content, "body") or _text(content) or files_in(content)
-            named = other or kind
-            return "" if is_read else f"message of a kind that is not known here: {named}"
+            return "" if is_read else unknown_kind(other or kind)
 
 
 def previews(content: Json) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class EventReader:
         if not is_from_person(raw):
             return ()
         login, ts = self._login, text_of(raw, "ts")
-        at, is_meant = time_of(ts), mentions(written_in(raw), login.me)
+        at, is_meant = time_of(ts), self._names_bot(raw)
         thread, began = self.thread(channel, raw), _Thread(is_ours=False)
         if thread == ts:
             self._note(channel, ts, is_ours=True)
@@ -161,7 +161,7 @@ class EventReader:
             sender=sender,
             text=(await self._words(raw, sender.name)).text,
             at=time_of(text_of(raw, "edited", "ts") or ts),
-            is_addressed=mentions(written_in(raw), login.me),
+            is_addressed=self._names_bot(raw),
         )
         return (edit,)
 
@@ -198,7 +198,10 @@ class EventReader:
         login, thread = self._login, thread_of(raw)
         if thread or not login.has_threads or is_dm(channel):
             return thread
-        return text_of(raw, "ts") if mentions(written_in(raw), login.me) else ""
+        return text_of(raw, "ts") if self._names_bot(raw) else ""
+
+    def _names_bot(self, raw: Json) -> bool:
+        return mentions(written_in(raw), self._login.me)
 
     async def _words(self, raw: Json, name: str) -> _Words:
         """Return what a message says.
@@ -250,7 +253,7 @@ class EventReader:
             raise ConnectionLostError(str(error)) from error
         messages = objects_of(found, "messages")
         first: Json = messages[0] if messages else {}
-        author, is_to_me = text_of(first, "user"), mentions(written_in(first), login.me)
+        author, is_to_me = text_of(first, "user"), self._names_bot(first)
         if is_to_me and login.has_threads and not is_dm(channel):
             return _Thread(is_ours=True)  # it stands in the conversation
         is_own = author == login.me

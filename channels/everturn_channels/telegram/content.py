@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 from aiogram import types
 from aiogram.enums import ContentType
 
-_WORDS: Final = 300  # characters of what somebody wrote into a title or a name
-_UNKNOWN: Final = "message of a kind that is not known here"
+from everturn_channels.ingestion.described import quoted, short, unknown_kind
 
 Described: TypeAlias = types.Message | types.ExternalReplyInfo
 
@@ -25,7 +24,7 @@ def described(message: Described) -> str:
         if value:
             return words(value)
     if isinstance(message, types.Message) and message.content_type == ContentType.UNKNOWN:
-        return _UNKNOWN
+        return unknown_kind()
     return ""
 
 
@@ -40,19 +39,19 @@ def _location(value: types.Location) -> str:
 
 
 def _venue(value: types.Venue) -> str:
-    return f"venue {_quoted(value.title)}, {_quoted(value.address)}, {_location(value.location)}"
+    return f"venue {quoted(value.title)}, {quoted(value.address)}, {_location(value.location)}"
 
 
 def _contact(value: types.Contact) -> str:
     name = " ".join(filter(None, (value.first_name, value.last_name)))
-    return f"contact {_quoted(name)}, {value.phone_number}"
+    return f"contact {quoted(name)}, {value.phone_number}"
 
 
 def _poll(value: types.Poll) -> str:
-    options = " / ".join(_short(each.text) for each in value.options)
+    options = " / ".join(short(each.text) for each in value.options)
     closed = ", closed" if value.is_closed else ""
     kind = "quiz" if value.type == "quiz" else "poll"
-    return f"{kind} {_quoted(value.question)}: {options}{closed}"
+    return f"{kind} {quoted(value.question)}: {options}{closed}"
 
 
 def _dice(value: types.Dice) -> str:
@@ -60,28 +59,28 @@ def _dice(value: types.Dice) -> str:
 
 
 def _sticker(value: types.Sticker) -> str:
-    of = f" of {_quoted(value.set_name)}" if value.set_name else ""
+    of = f" of {quoted(value.set_name)}" if value.set_name else ""
     return f"sticker {value.emoji or ''}".rstrip() + of
 
 
 def _story(value: types.Story) -> str:
-    return f"story of {_quoted(value.chat.title or value.chat.full_name or str(value.chat.id))}"
+    return f"story of {quoted(value.chat.title or value.chat.full_name or str(value.chat.id))}"
 
 
 def _checklist(value: types.Checklist) -> str:
     tasks = (
-        f"{'done' if each.completion_date else 'open'}: {_short(each.text)}" for each in value.tasks
+        f"{'done' if each.completion_date else 'open'}: {short(each.text)}" for each in value.tasks
     )
-    return f"checklist {_quoted(value.title)}: {' / '.join(tasks)}"
+    return f"checklist {quoted(value.title)}: {' / '.join(tasks)}"
 
 
 def _game(value: types.Game) -> str:
-    return f"game {_quoted(value.title)}: {_short(value.description)}"
+    return f"game {quoted(value.title)}: {short(value.description)}"
 
 
 def _invoice(value: types.Invoice) -> str:
     amount = f"{value.total_amount} {value.currency} in its smallest unit"
-    return f"invoice {_quoted(value.title)}, {amount}"
+    return f"invoice {quoted(value.title)}, {amount}"
 
 
 def _said(words: str) -> Callable[[object], str]:
@@ -107,12 +106,3 @@ _KINDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "rich_message": _said("rich message"),
 }
 _ANOTHERS: Final = frozenset(("story", "game", "invoice"))
-
-
-def _quoted(text: str) -> str:
-    return f'"{_short(text)}"'
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from everturn_channels.ingestion.described import quoted, short, unknown_kind
 from everturn_channels.ingestion.json_fields import Json, number_of, object_of, objects_of, text_of
 
 _QUIET: Final = frozenset({"request_welcome", "system"})
@@ -21,7 +22,6 @@ _FILES: Final = frozenset({"image", "video", "audio", "document"})
 _READ: Final = frozenset({"text", "button"}) | _FILES
 "Kinds whose words or files are read."
 _UNAVAILABLE: Final = 131060
-_WORDS: Final = 300  # characters of what somebody wrote into a title or a name
 _FORM: Final = 1_400  # of the answer to a form, which may be all that they say
 _NUMBERS: Final = (int, float)
 _SECONDS_MAX: Final = 11  # digits of a time
@@ -50,14 +50,14 @@ def described(raw: Json) -> tuple[str, ...]:
     kind = text_of(raw, "type")
     found = [_KINDS[kind](raw)] if kind in _KINDS else []
     if not found and kind not in _READ:
-        found.append(f"message of a kind that is not known here: {_short(kind) or 'none'}")
+        found.append(unknown_kind(short(kind) or "none"))
     if kind in _FILES and not text_of(raw, kind, "id"):
         found.append(f"{kind} that WhatsApp does not pass on")
     told = (text_of(raw, "referral", each) for each in ("headline", "body", "source_url"))
     if advertisement := next(filter(None, told), ""):
-        found.append(f"they came by the advertisement {_quoted(advertisement)}")
+        found.append(f"they came by the advertisement {quoted(advertisement)}")
     if product := text_of(raw, "context", "referred_product", "product_retailer_id"):
-        found.append(f"about the product {_quoted(product)} of the catalogue")
+        found.append(f"about the product {quoted(product)} of the catalogue")
     return tuple(found)
 
 
@@ -69,7 +69,7 @@ def _location(raw: Json) -> str:
     name, address = text_of(place, "name"), text_of(place, "address")
     if not name and not address:
         return where
-    return f"venue {', '.join(_quoted(each) for each in (name, address) if each)}, {where}"
+    return f"venue {', '.join(quoted(each) for each in (name, address) if each)}, {where}"
 
 
 def _contacts(raw: Json) -> str:
@@ -79,8 +79,8 @@ def _contacts(raw: Json) -> str:
 def _contact(raw: Json) -> str:
     phones = [text_of(each, "phone") for each in objects_of(raw, "phones")]
     emails = [text_of(each, "email") for each in objects_of(raw, "emails")]
-    named = f"contact {_quoted(text_of(raw, 'name', 'formatted_name'))}"
-    return ", ".join([named, *map(_short, filter(None, [*phones, *emails]))])
+    named = f"contact {quoted(text_of(raw, 'name', 'formatted_name'))}"
+    return ", ".join([named, *map(short, filter(None, [*phones, *emails]))])
 
 
 def _sticker(raw: Json) -> str:
@@ -90,19 +90,19 @@ def _sticker(raw: Json) -> str:
 def _order(raw: Json) -> str:
     items = objects_of(raw, "order", "product_items")
     shown = ", ".join(
-        f"{each.get('quantity')} x {_short(text_of(each, 'product_retailer_id'))} at"
-        f" {each.get('item_price')} {_short(text_of(each, 'currency'))}"
+        f"{each.get('quantity')} x {short(text_of(each, 'product_retailer_id'))} at"
+        f" {each.get('item_price')} {short(text_of(each, 'currency'))}"
         for each in items
     )
     note = text_of(raw, "order", "text")
-    return f"order of {shown or 'nothing'}" + (f", {_quoted(note)}" if note else "")
+    return f"order of {shown or 'nothing'}" + (f", {quoted(note)}" if note else "")
 
 
 def _unsupported(raw: Json) -> str:
     if any(number_of(each, "code") == _UNAVAILABLE for each in objects_of(raw, "errors")):
         return "message that WhatsApp could not pass on this time: it has to be sent again"
     kind = text_of(raw, "unsupported", "type").replace("_", " ")
-    named = f": {_short(kind)}" if kind and kind != "unknown" else ""
+    named = f": {short(kind)}" if kind and kind != "unknown" else ""
     return f"message of a kind that WhatsApp does not pass on to bots{named}"
 
 
@@ -110,8 +110,8 @@ def _answer(raw: Json) -> str:
     kind = text_of(raw, "interactive", "type")
     answer = text_of(raw, "interactive", "nfm_reply", "response_json")
     if answer:
-        return f"answer to a form {_quoted(answer, _FORM)}"
-    return f"answer of a kind that is not known here: {_short(kind) or 'none'}"
+        return f"answer to a form {quoted(answer, _FORM)}"
+    return f"answer of a kind that is not known here: {short(kind) or 'none'}"
 
 
 _KINDS: Final[Mapping[str, Callable[[Json], str]]] = {
@@ -123,12 +123,3 @@ _KINDS: Final[Mapping[str, Callable[[Json], str]]] = {
     "unknown": _unsupported,
     "interactive": _answer,  # choices are clicks, and come not here
 }
-
-
-def _quoted(text: str, limit: int = _WORDS) -> str:
-    return f'"{_short(text, limit)}"'
-
-
-def _short(text: str, limit: int = _WORDS) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from everturn_channels.ingestion.described import unknown_kind
 from everturn_channels.ingestion.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.slack.formats.blocks import is_table, text_of_blocks
 from everturn_channels.slack.formats.text import BY_PEOPLE, readable
@@ -33,11 +34,8 @@ class PassedOn(Struct, frozen=True, kw_only=True):
 
 def written_in(raw: Json) -> str:
     """Return the words of a message in Slack's mark-up, with the tables in it."""
-    text, blocks = text_of(raw, "text").strip(), objects_of(raw, "blocks")
     pasted = [block for each in _others(raw) for block in objects_of(each, "blocks")]
-    tables = [block for block in (*blocks, *pasted) if is_table(block)]
-    own = text or text_of_blocks([block for block in blocks if not is_table(block)])
-    return "\n\n".join(filter(None, (own, text_of_blocks(tables))))
+    return _with_tables(text_of(raw, "text"), objects_of(raw, "blocks"), pasted)
 
 
 def passed_on(raw: Json) -> Sequence[PassedOn]:
@@ -46,11 +44,7 @@ def passed_on(raw: Json) -> Sequence[PassedOn]:
     for each in shared_in(raw):
         within = [object_of(part, "message") for part in objects_of(each, "message_blocks")]
         blocks = [block for part in within for block in objects_of(part, "blocks")]
-        tables = text_of_blocks([block for block in blocks if is_table(block)])
-        said = text_of(each, "text").strip() or text_of_blocks(
-            [block for block in blocks if not is_table(block)]
-        )
-        written = "\n\n".join(filter(None, (said, tables))) or _fallback(each)
+        written = _with_tables(text_of(each, "text"), blocks) or _fallback(each)
         found.append(PassedOn(written=written, author=text_of(each, "author_name")))
     return found
 
@@ -70,12 +64,7 @@ def described(raw: Json) -> tuple[str, ...]:
     kind = text_of(raw, "subtype")
     if raw.get("room") or kind in _HUDDLES:
         return ("huddle",)
-    return () if kind in BY_PEOPLE else (unknown(kind),)
-
-
-def unknown(kind: str) -> str:
-    """Return what stands for a kind of message that is not known."""
-    return f"message of a kind that is not known here: {kind[:_KIND_CHARS]}"
+    return () if kind in BY_PEOPLE else (unknown_kind(kind[:_KIND_CHARS]),)
 
 
 def unread(raw: Json) -> str:
@@ -85,7 +74,23 @@ def unread(raw: Json) -> str:
     """
     held = [*objects_of(raw, "blocks"), *objects_of(raw, "attachments")]
     kinds = dict.fromkeys(text_of(each, "type") or "attachment" for each in held)
-    return unknown(", ".join(kinds)) if kinds and not text_of(raw, "text").strip() else ""
+    if not kinds or text_of(raw, "text").strip():
+        return ""
+    return unknown_kind(", ".join(kinds)[:_KIND_CHARS])
+
+
+def _with_tables(text: str, blocks: Sequence[Json], pasted: Sequence[Json] = ()) -> str:
+    """Return a text, or what its blocks say where there is none, and the tables below it.
+
+    Blocks say what the text says, but for tables, which stand there alone.
+    """
+    own = text.strip() or _without_tables(blocks)
+    tables = [block for block in (*blocks, *pasted) if is_table(block)]
+    return "\n\n".join(filter(None, (own, text_of_blocks(tables))))
+
+
+def _without_tables(blocks: Sequence[Json]) -> str:
+    return text_of_blocks([block for block in blocks if not is_table(block)])
 
 
 def _is_shared(attachment: Json) -> bool:
@@ -104,9 +109,8 @@ def _fallback(attachment: Json) -> str:
 
 def _embed(attachment: Json) -> str:
     """Return the preview of a link, or what else an app put below a message; empty = a table."""
-    blocks = [each for each in objects_of(attachment, "blocks") if not is_table(each)]
     author, title = text_of(attachment, "author_name"), text_of(attachment, "title")
-    said = text_of(attachment, "text") or text_of_blocks(blocks)
+    said = text_of(attachment, "text") or _without_tables(objects_of(attachment, "blocks"))
     fields = (
         f"{text_of(each, 'title')}: {text_of(each, 'value')}"
         for each in objects_of(attachment, "fields")
