@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import aiohttp
 import anyio
 from msgspec import Struct
+from yarl import URL
 
 from everturn_channels.ingestion.files import read_within
 from everturn_channels.proxies import PROXY_LOGIN, failure, refusal
@@ -30,7 +31,8 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     """One request."""
 
     method: str
-    address: str
+    address: str | URL
+    "A URL is taken as it is; a text is quoted where it has to be."
     data: bytes | aiohttp.FormData | None = None
     headers: Mapping[str, str] | None = None
 
@@ -41,6 +43,8 @@ class HttpAnswer(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    reason: str = ""
+    "What the server says beside the status."
 
 
 async def request_once(
@@ -67,7 +71,12 @@ async def request_once(
                 if response.status == PROXY_LOGIN:  # it reads what goes to an `http://` address
                     raise NoAnswerError(refusal(PROXY_LOGIN), may_have_acted=False)
                 body = await read_within(response.content.iter_any(), limit_bytes)
-                return HttpAnswer(status=response.status, headers=response.headers, body=body)
+                return HttpAnswer(
+                    status=response.status,
+                    headers=response.headers,
+                    body=body,
+                    reason=response.reason or "",
+                )
     except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:
         # The texts of these may hold addresses; their names say what happened.
         raise NoAnswerError(failure(error), may_have_acted=attempt.is_out) from error

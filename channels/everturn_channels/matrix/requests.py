@@ -11,7 +11,6 @@ from typing import Final
 from urllib.parse import quote
 
 import aiohttp
-import anyio
 import orjson
 from yarl import URL
 
@@ -25,10 +24,14 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
-from everturn_channels.ingestion.files import read_within
+from everturn_channels.ingestion.exchange import (
+    HttpAnswer,
+    HttpRequest,
+    NoAnswerError,
+    request_once,
+)
 from everturn_channels.ingestion.json_fields import Json, number_of, text_of
-from everturn_channels.proxies import PROXY_LOGIN, failure, refusal
-from everturn_channels.proxies.sessions import Attempt, open_session
+from everturn_channels.proxies.sessions import open_session
 
 REQUEST_S: Final = 60.0
 UPLOAD_S: Final = 120.0
@@ -183,30 +186,20 @@ class Homeserver:
         deadline_s: float,
         limit_bytes: int = _ANSWER_MAX_BYTES,
     ) -> bytes:
-        attempt = Attempt()
         sent = dict(headers or {})
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
+        address = URL(self._base + path, encoded=True).extend_query(query or {})
+        request = HttpRequest(method=method, address=address, data=data, headers=sent)
         try:
-            with anyio.fail_after(deadline_s):
-                async with self._session.request(
-                    method,
-                    URL(self._base + path, encoded=True),
-                    data=data,
-                    headers=sent,
-                    params=query,
-                    allow_redirects=False,  # it goes where the operator said, or nowhere
-                    trace_request_ctx=attempt,
-                ) as response:
-                    if response.status == PROXY_LOGIN:  # it reads what goes to `http://`
-                        raise RequestFailedError(refusal(PROXY_LOGIN))
-                    body = await read_within(response.content.iter_any(), limit_bytes)
-                    if response.status >= 300:
-                        raise _failure(response, body)
-                    return body
-        except (OSError, TimeoutError, aiohttp.ClientError) as error:
-            # The texts of these may hold addresses; their names say what happened.
-            raise RequestFailedError(failure(error), may_have_acted=attempt.is_out) from error
+            answer = await request_once(
+                self._session, request, deadline_s=deadline_s, limit_bytes=limit_bytes
+            )
+        except NoAnswerError as error:
+            raise RequestFailedError(error.words, may_have_acted=error.may_have_acted) from error
+        if answer.status >= 300:
+            raise _failure(answer)
+        return answer.body
 
 
 def _object(answer: bytes, *, status: int) -> Json:
@@ -220,24 +213,24 @@ def _object(answer: bytes, *, status: int) -> Json:
     return found
 
 
-def _failure(response: aiohttp.ClientResponse, body: bytes) -> RequestFailedError:
+def _failure(answer: HttpAnswer) -> RequestFailedError:
     """Return what an answer with an error says."""
     said: Json = {}
     with suppress(RequestFailedError):
-        said = _object(body, status=response.status)
-    if response.status < 400:
+        said = _object(answer.body, status=answer.status)
+    if answer.status < 400:
         msg = "it sends to another address, which is not followed: set its own as homeserver"
-        return RequestFailedError(msg, status=response.status)
+        return RequestFailedError(msg, status=answer.status)
     wait_ms = number_of(said, "retry_after_ms")
     wait_s = None if wait_ms is None else wait_ms / 1000
-    if wait_s is None and response.headers.get("Retry-After", "").isdecimal():
-        wait_s = float(response.headers["Retry-After"])
+    if wait_s is None and answer.headers.get("Retry-After", "").isdecimal():
+        wait_s = float(answer.headers["Retry-After"])
     return RequestFailedError(
-        " ".join(text_of(said, "error").split())[:_WORDS_MAX] or str(response.reason or ""),
-        status=response.status,
+        " ".join(text_of(said, "error").split())[:_WORDS_MAX] or answer.reason,
+        status=answer.status,
         code=text_of(said, "errcode")[:_WORDS_MAX],
         retry_after_s=wait_s,
-        may_have_acted=response.status >= 500 or response.status == 408,
+        may_have_acted=answer.status >= 500 or answer.status == 408,
         answer=said,
     )
 
