@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -17,7 +16,7 @@ from everturn_gateway.providers.adaptive import AdaptiveProvider
 from everturn_gateway.providers.transport.endpoints import MaxTokensField
 from everturn_gateway.providers.transport.model_errors import unsupported_parameter
 from everturn_gateway.providers.transport.reading import ReplyReader
-from everturn_gateway.providers.transport.sse import IMAGE_EVENT_BYTES, EventParser
+from everturn_gateway.providers.transport.sse import image_events
 from everturn_gateway.providers.transport.streaming import (
     Connection,
     RefusedRequestError,
@@ -58,10 +57,7 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
         model: str = "",
         sent: SentBytes | None = None,
     ) -> None:
-        endpoint, transport = (
-            connection.endpoint,
-            Transport(connection, parser=partial(EventParser, IMAGE_EVENT_BYTES)),
-        )
+        endpoint, transport = connection.endpoint, Transport(connection, parser=image_events)
         manner = _Manner(max_tokens_field=endpoint.max_tokens_field)
         super().__init__(transport, model=model, manner=manner)
         self._endpoint, self._origin = endpoint, endpoint.address

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from everturn_gateway.providers.responses.question import openai_question
 from everturn_gateway.providers.responses.reading import ReplyReader
 from everturn_gateway.providers.responses.wire import BodyWriter
 from everturn_gateway.providers.transport.model_errors import unsupported_parameter
-from everturn_gateway.providers.transport.sse import IMAGE_EVENT_BYTES, EventParser
+from everturn_gateway.providers.transport.sse import image_events
 from everturn_gateway.providers.transport.streaming import (
     Connection,
     RefusedRequestError,
@@ -46,10 +45,7 @@ class Responses(AdaptiveProvider[_Manner]):
     def __init__(
         self, connection: Connection, *, model: str, sent: SentBytes | None = None
     ) -> None:
-        endpoint, transport = (
-            connection.endpoint,
-            Transport(connection, parser=partial(EventParser, IMAGE_EVENT_BYTES)),
-        )
+        endpoint, transport = connection.endpoint, Transport(connection, parser=image_events)
         super().__init__(transport, model=model, manner=_Manner())
         self._endpoint, self._origin = endpoint, endpoint.address
         self._writer = BodyWriter(origin=endpoint.address, sent=sent)

@@ -122,3 +122,8 @@ class EventParser:
     def _check_size(self) -> None:
         if len(self._tail) + self._data_bytes > self._limit_bytes:
             raise EventTooLargeError(self._limit_bytes)
+
+
+def image_events() -> EventParser:
+    """Return a parser for servers whose models make images, each of which is in one event."""
+    return EventParser(IMAGE_EVENT_BYTES)
