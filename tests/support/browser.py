@@ -205,4 +205,4 @@ async def looking(browser: Browser, width: int = DESK) -> AsyncGenerator[Window]
     """Open a window; what its console says fails the test."""
     async with open_window(browser, width=width) as window:
         yield window
-        assert window.messages == []
+        assert window.messages == [], window.messages
