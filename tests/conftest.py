@@ -54,6 +54,14 @@ remember_certificates()  # of all clients in this process
 # Nor do the tests find what whoever runs them has set up.
 os.environ["EVERTURN_HOME"] = NOWHERE
 
+# What runs the tests on a server of its own, and the variable by which it asks for them.
+_SERVERS = {
+    "make synapse": "EVERTURN_SYNAPSE",
+    "make dovecot": "EVERTURN_DOVECOT",
+    "make prosody": "EVERTURN_PROSODY",
+    "make voice": "EVERTURN_WHISPER",
+}
+
 # Gateways of the tests find a bubblewrap, whether this machine has one or not.
 os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
 
@@ -71,6 +79,12 @@ def pytest_sessionstart() -> None:
     if not wanted <= found:
         pytest.exit("plug-ins changed: .venv/bin/python -m pip install --no-deps -e .", 4)
     installed()  # a gateway looks for them as it reads its configuration, in a thread
+
+
+def pytest_report_header() -> str | None:
+    """Name the tests on real servers that were not asked for: workers say nothing of these."""
+    left_out = [each for each, variable in _SERVERS.items() if variable not in os.environ]
+    return f"left out: {', '.join(left_out)}" if left_out else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,10 +29,10 @@ from everturn_channels.email.mailbox import open_mailbox
 from everturn_channels.errors import SetupError
 from everturn_gateway.clock import SystemClock
 
-pytestmark = pytest.mark.skipif(
-    not (os.environ.get("EVERTURN_DOVECOT") and COMMAND),
-    reason="no Dovecot: make dovecot installs Debian's, and runs its tests",
-)
+if not (os.environ.get("EVERTURN_DOVECOT") and COMMAND):
+    pytest.skip(
+        "no Dovecot: make dovecot installs Debian's, and runs its tests", allow_module_level=True
+    )
 _NUMBERS: Final = count()
 
 

@@ -30,10 +30,11 @@ from everturn_channels.errors import NotSentError
 from everturn_channels.matrix import MatrixAccount, MatrixAdapter
 from everturn_gateway.clock import SystemClock
 
-pytestmark = pytest.mark.skipif(
-    not (os.environ.get("EVERTURN_SYNAPSE") and PYTHON.exists()),
-    reason="no Synapse: make synapse installs one in .venv-synapse, and runs its tests",
-)
+if not (os.environ.get("EVERTURN_SYNAPSE") and PYTHON.exists()):
+    pytest.skip(
+        "no Synapse: make synapse installs one in .venv-synapse, and runs its tests",
+        allow_module_level=True,
+    )
 _NUMBERS: Final = count()
 
 

@@ -29,10 +29,11 @@ from everturn_gateway.clock import SystemClock
 if importlib.util.find_spec("slixmpp") or TYPE_CHECKING:
     import slixmpp  # which the other tests do without
 
-pytestmark = pytest.mark.skipif(
-    not (os.environ.get("EVERTURN_PROSODY") and COMMAND and importlib.util.find_spec("slixmpp")),
-    reason="no Prosody or no slixmpp: make prosody installs them, and runs its tests",
-)
+if not (os.environ.get("EVERTURN_PROSODY") and COMMAND and importlib.util.find_spec("slixmpp")):
+    pytest.skip(
+        "no Prosody or no slixmpp: make prosody installs them, and runs its tests",
+        allow_module_level=True,
+    )
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "xmpp_channel.py"
 _NUMBERS: Final = count()
 _PING: Final = re.compile(rb'<iq [^>]*?id="([^"]+)"[^>]*><ping')
