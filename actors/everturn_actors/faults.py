@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from math import inf
+from pathlib import Path
 from typing import Final
 
 import anyio
 
-from everturn_actors.errors import ActorStoppedError, CoreError, is_group
+from everturn_actors.errors import ActorStoppedError, CoreError, OutOfFilesError, is_group
 
 BROKEN_STREAM: Final = (
     anyio.BrokenResourceError,
@@ -16,6 +18,8 @@ BROKEN_STREAM: Final = (
     OSError,
 )
 "What a stream raises whose other end is gone."
+
+_NO_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 def is_cancelled() -> bool:
@@ -43,8 +47,33 @@ def kind_of(error: BaseException) -> str:
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """Return the first failure of what may be a group; that an actor stopped is never the cause."""
+    """Return the first failure of what may be a group; that an actor stopped is never the cause.
+
+    Where a file or a connection could not be opened for want of descriptors, that is told as what
+    it is, wherever it was met: it passes, and is no fault of the program.
+    """
     if is_group(error):
         causes = [first_cause(leaf) for leaf in error.exceptions]
         return next((c for c in causes if not isinstance(c, ActorStoppedError)), causes[0])
-    return error
+    return (out_of_files(error) if isinstance(error, OSError) else None) or error
+
+
+def out_of_files(error: OSError, path: Path | None = None) -> OutOfFilesError | None:
+    """Return `error` in the words of an operator where no descriptor was left; None elsewhere.
+
+    Args:
+        error: What opening a file or a connection failed of.
+        path: The file; by default the one that the error names.
+    """
+    if error.errno not in _NO_FILES:
+        return None
+    if path is None and isinstance(error.filename, str):
+        path = Path(error.filename)
+    name = errno.errorcode[error.errno or 0]
+    why = (
+        f"too many files and connections are open ({name}); try again, and raise the limit"
+        " (`ulimit -n`, LimitNOFILE)"
+    )
+    found = OutOfFilesError(why, path=path)
+    found.__cause__ = error
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from everturn_actors.errors import (
     CoreError,
     FencedError,
     JournalWriteError,
+    OutOfFilesError,
     SessionQuarantinedError,
     StoreAwayError,
     UnknownAgentError,
@@ -566,17 +568,26 @@ async def test_a_turn_that_a_full_disk_cut_short_goes_on_when_there_is_room() ->
         assert len(test.provider.requests) == asked  # and then it is left in peace
 
 
-async def test_a_turn_waits_for_a_store_that_is_away() -> None:
+@table(
+    ("error", "told"),
+    [
+        (StoreAwayError("the database is away"), StoreAwayError),
+        (OSError(errno.EMFILE, "Too many open files"), OutOfFilesError),
+    ],
+)
+async def test_a_turn_waits_for_a_store_that_cannot_be_asked(
+    error: Exception, told: type[CoreError]
+) -> None:
     """What it reads is there: neither is the turn at fault, nor is the picture gone."""
     clock = ManualClock()
     async with (
         open_faulty_store() as store,
         open_test_service(store=store, clock=clock, settings=AT_ONCE) as test,
     ):
-        store.break_method("read_media", lambda: StoreAwayError("the database is away"))
+        store.break_method("read_media", lambda: error)
         said = IncomingMessage(text="look", key=test.key(), attachments=(picture(),))
         left = await test.service.submit(said)
-        with pytest.raises(StoreAwayError):
+        with pytest.raises(told):
             await left.result()
         store.faults.clear()
         await _until_started_again(test, store, clock)

@@ -14,23 +14,19 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from everturn_actors.errors import JournalError, JournalWriteError, OutOfFilesError
+from everturn_actors.errors import JournalError, JournalWriteError
+from everturn_actors.faults import out_of_files
 
 _DIRECTORY_MODE = 0o700  # conversations are private: only the user that runs the gateway
 FILE_MODE = 0o600
-_NO_FILES = frozenset((errno.EMFILE, errno.ENFILE))
 _NAMES_MAX = 1000  # files set aside with the same stamp; more means that something loops
 
 
 def write_error(error: OSError, path: Path) -> JournalWriteError:
     """Return `error` in the words of an operator."""
+    if (no_files := out_of_files(error, path)) is not None:
+        return no_files
     name = errno.errorcode.get(error.errno or 0, "no errno")
-    if error.errno in _NO_FILES:
-        why = (
-            f"too many files and connections are open ({name}); try again, and raise the limit"
-            " (`ulimit -n`, LimitNOFILE)"
-        )
-        return OutOfFilesError(why, path=path)
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             why = f"the disk is full ({name}); free some space, then try again"
@@ -47,9 +43,8 @@ def write_error(error: OSError, path: Path) -> JournalWriteError:
 
 def use_error(error: OSError, path: Path) -> JournalError:
     """Return `error`, of reading or of looking after files, in the words of an operator."""
-    if error.errno in _NO_FILES:
-        return write_error(error, path)
-    return JournalError(f"cannot be used: {error.strerror or error}", path=path)
+    no_files = out_of_files(error, path)
+    return no_files or JournalError(f"cannot be used: {error.strerror or error}", path=path)
 
 
 def write_all(fd: int, data: bytes, offset: int) -> None:
