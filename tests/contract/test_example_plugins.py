@@ -13,6 +13,7 @@ from everturn_example_plugins.policy import NEWEST
 from everturn_example_plugins.provider import Echo
 from everturn_example_plugins.store import VaultSettings, open_vault
 from everturn_example_plugins.tool import Dice
+from support.suites import hold_to_suite
 
 from everturn.testing import (
     ChannelContract,
@@ -112,7 +113,7 @@ class TestNewest(PolicyContract):
     policy = NEWEST.policy
 
 
-class TestVault(StoreContract):
+class Vault(StoreContract):
     """A store that a process keeps."""
 
     def open_store(self) -> AbstractAsyncContextManager[SessionStore]:
@@ -131,3 +132,9 @@ class TestVault(StoreContract):
         )
         async with open_vault(setup) as opened:
             yield opened.store
+
+
+@pytest.mark.parametrize("share", range(2))
+def test_a_store_that_a_process_keeps_keeps_the_contract(share: int, tmp_path: Path) -> None:
+    """What holds for files holds over a pipe."""
+    hold_to_suite(Vault, tmp_path, share=share, parts=2)

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.patience import WAIT_S
+from support.suites import hold_to_suite
 from support.tables import table
 
 from everturn.testing import KeyedStoreContract
@@ -25,7 +26,7 @@ from everturn_actors.ports import KeyedStore
 KEY, LINES = "pairing/approved.json", "schedules/runs/digest.jsonl"
 
 
-class TestFiles(KeyedStoreContract):
+class Files(KeyedStoreContract):
     """Values in a workspace."""
 
     @asynccontextmanager
@@ -34,7 +35,7 @@ class TestFiles(KeyedStoreContract):
         yield FileKeyedStore(self.folder / "workspace")
 
 
-class TestMemory(KeyedStoreContract):
+class Memory(KeyedStoreContract):
     """Values that are gone with the process."""
 
     @cached_property
@@ -46,6 +47,14 @@ class TestMemory(KeyedStoreContract):
     async def open_keyed(self) -> AsyncGenerator[KeyedStore]:
         """Open them again."""
         yield MemoryKeyedStore(self.values)
+
+
+@table("values", [Files, Memory])
+def test_stores_of_values_keep_the_contract(
+    values: type[KeyedStoreContract], tmp_path: Path
+) -> None:
+    """Whoever uses them cannot tell which it is."""
+    hold_to_suite(values, tmp_path)
 
 
 # A child writes for ever and says how far it is; each system call that changes something is a step

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from support.database import Server, needs_database
 from support.stores import open_postgres_store, postgres_setup
+from support.suites import hold_to_suite
 
 from everturn.testing import KeyedStoreContract, StoreContract
 from everturn_actors.ports import KeyedStore, SessionStore
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
-from everturn_gateway.builtin.postgres.settings import PostgresSettings
 
 pytestmark = needs_database
 
@@ -22,15 +23,13 @@ pytestmark = needs_database
 class OnAServer:
     """A schema of its own for each test."""
 
-    section: PostgresSettings
     folder: Path
 
-    @pytest.fixture(autouse=True)
-    def _schema(self, database_server: Server) -> None:
-        self.section = database_server.section(f"t{uuid4().hex}")
+    def __init__(self, server: Server) -> None:
+        self.section = server.section(f"t{uuid4().hex}")
 
 
-class TestPostgresStore(OnAServer, StoreContract):
+class PostgresStore(OnAServer, StoreContract):
     """Sessions."""
 
     @asynccontextmanager
@@ -40,7 +39,7 @@ class TestPostgresStore(OnAServer, StoreContract):
             yield opened.store
 
 
-class TestPostgresValues(OnAServer, KeyedStoreContract):
+class PostgresValues(OnAServer, KeyedStoreContract):
     """Values by key."""
 
     @asynccontextmanager
@@ -49,3 +48,16 @@ class TestPostgresValues(OnAServer, KeyedStoreContract):
         assert POSTGRES.open_keyed is not None
         async with POSTGRES.open_keyed(postgres_setup(self.section, self.folder)) as values:
             yield values
+
+
+@pytest.mark.parametrize("share", range(2))
+def test_sessions_in_a_database_keep_the_contract(
+    share: int, database_server: Server, tmp_path: Path
+) -> None:
+    """Whoever uses them cannot tell that it is one."""
+    hold_to_suite(partial(PostgresStore, database_server), tmp_path, share=share, parts=2)
+
+
+def test_values_in_a_database_keep_the_contract(database_server: Server, tmp_path: Path) -> None:
+    """As files do."""
+    hold_to_suite(partial(PostgresValues, database_server), tmp_path)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any, ClassVar
 
 import anyio
 import pytest
 from msgspec.structs import replace
 from support.context_policies import POLICIES
+from support.suites import hold_to_suite
+from support.tables import table
 
 import everturn
 from everturn.testing import (
@@ -29,7 +32,7 @@ from everturn_actors.testing import START
 from everturn_gateway.providers.builtin import BuiltinResponder
 
 
-class TestBuiltinResponder(ProviderContract):
+class Builtin(ProviderContract):
     """What answers where there is no model."""
 
     @asynccontextmanager
@@ -38,7 +41,7 @@ class TestBuiltinResponder(ProviderContract):
         yield BuiltinResponder()
 
 
-class TestScriptedModel(ProviderContract):
+class Scripted(ProviderContract):
     """The double that is published beside the suites."""
 
     secrets = ("sk-1",)
@@ -60,7 +63,7 @@ def weather(city: str) -> str:
     return f"It is sunny in {city}."
 
 
-class TestFunctionTool(ToolContract):
+class FunctionTool(ToolContract):
     """A function as a tool."""
 
     good = '{"city": "Graz"}'
@@ -71,34 +74,22 @@ class TestFunctionTool(ToolContract):
         return weather
 
 
-class TestEverturn(PolicyContract):
-    """The policy that agents have by default."""
-
-    policy = POLICIES["everturn"]
-
-
-class TestDuragent(PolicyContract):
-    """As Duragent does it."""
-
-    policy = POLICIES["duragent"]
+@table("suite", [Builtin, Scripted, FunctionTool])
+def test_models_and_tools_of_our_own_keep_the_contract(suite: type, tmp_path: Path) -> None:
+    """What answers where there is no model, the published double of one, and a function."""
+    hold_to_suite(suite, tmp_path)
 
 
-class TestPicoclaw(PolicyContract):
-    """As PicoClaw does it."""
+@table("name", POLICIES)
+def test_the_policies_that_are_held_against_each_other_keep_the_contract(
+    name: str, tmp_path: Path
+) -> None:
+    """The one that agents have by default, and each as another program does it."""
 
-    policy = POLICIES["picoclaw"]
+    class Held(PolicyContract):
+        policy = POLICIES[name]
 
-
-class TestJutul(PolicyContract):
-    """As JutulGPT does it."""
-
-    policy = POLICIES["jutul"]
-
-
-class TestBaseagent(PolicyContract):
-    """As BaseAgent does it."""
-
-    policy = POLICIES["baseagent"]
+    hold_to_suite(Held, tmp_path)
 
 
 # --- each suite can fail ---
@@ -208,7 +199,7 @@ class Pinboard(everturn.Channel):
         )
 
 
-class TestChannelBase(ChannelContract):
+class ChannelBase(ChannelContract):
     """A channel of two methods keeps the whole contract."""
 
     channel_type: ClassVar[type[Pinboard]] = Pinboard
@@ -233,6 +224,11 @@ class TestChannelBase(ChannelContract):
         return self.board.shown
 
 
+def test_a_channel_of_two_methods_keeps_the_contract(tmp_path: Path) -> None:
+    """The base does the rest."""
+    hold_to_suite(ChannelBase, tmp_path)
+
+
 class Careless(Pinboard):
     """A channel that asks once, and goes on."""
 
@@ -245,7 +241,7 @@ class Careless(Pinboard):
         return replace(super().event(message), send_back=forget)
 
 
-class _Careless(TestChannelBase):
+class _Careless(ChannelBase):
     channel_type = Careless
 
 

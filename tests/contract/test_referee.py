@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import anyio
-import pytest
 from support.database import Server, needs_database
 from support.referee import MemoryReferee
 from support.stores import postgres_setup
+from support.suites import hold_to_suite
 
 from everturn_actors.cluster.leases import TTL_S, Answer, Beat, Epochs, Member, Referee
 from everturn_actors.ports import Node
@@ -121,7 +122,7 @@ class RefereeContract(ABC):
             assert first.keys() | second.keys() == set(names)
 
 
-class TestMemoryReferee(RefereeContract):
+class OfMemory(RefereeContract):
     """The one that the state machine of ownership runs against."""
 
     @asynccontextmanager
@@ -135,14 +136,19 @@ class TestMemoryReferee(RefereeContract):
         self.referee.rows[lease].until_s -= TTL_S
 
 
-@needs_database
-class TestPostgresReferee(RefereeContract):
+def test_the_referee_of_the_state_machine_keeps_the_contract(tmp_path: Path) -> None:
+    """What was shown of ownership with it holds where the real one does the same."""
+    hold_to_suite(OfMemory, tmp_path)
+
+
+class OfPostgres(RefereeContract):
     """On a real server."""
 
-    @pytest.fixture(autouse=True)
-    def _schema(self, database_server: Server, tmp_path: Path) -> None:
-        self.server, self.folder = database_server, tmp_path
-        self.section = database_server.section(f"t{uuid4().hex}")
+    folder: Path
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.section = server.section(f"t{uuid4().hex}")
 
     @asynccontextmanager
     async def open(self, *nodes: str) -> AsyncGenerator[tuple[Referee, ...]]:
@@ -175,3 +181,11 @@ class TestPostgresReferee(RefereeContract):
             assert (await a.asks(keep={"p": 1})).granted == {"p": 1}
             left = f"SELECT until > now() + interval '50 s' FROM {lease}"  # noqa: S608 - its own
             assert self.server.psql(left) == "t"
+
+
+@needs_database
+def test_the_referee_in_a_database_keeps_the_contract(
+    database_server: Server, tmp_path: Path
+) -> None:
+    """On a real server, by the clock of that."""
+    hold_to_suite(partial(OfPostgres, database_server), tmp_path)

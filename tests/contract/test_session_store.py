@@ -9,7 +9,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from support.stores import FileWorld, MemoryWorld, World
+from support.stores import FileWorld, MemoryWorld, World, on_each_store
+from support.suites import hold_to_suite
 from support.tables import table
 
 from everturn.testing import StoreContract
@@ -26,7 +27,7 @@ from everturn_actors.errors import FencedError, WorkspaceLockedError
 from everturn_actors.ports import SessionStore
 
 
-class TestFileStore(StoreContract):
+class FileStore(StoreContract):
     """The store of every gateway."""
 
     def open_store(self) -> AbstractAsyncContextManager[SessionStore]:
@@ -34,7 +35,7 @@ class TestFileStore(StoreContract):
         return FileWorld(self.folder / "workspace").open()
 
 
-class TestMemoryStore(StoreContract):
+class MemoryStore(StoreContract):
     """The store of tests and of passing turns."""
 
     @cached_property
@@ -47,15 +48,16 @@ class TestMemoryStore(StoreContract):
         return self.world.open()
 
 
+@table("store", [FileStore, MemoryStore])
+def test_stores_keep_the_contract(store: type[StoreContract], tmp_path: Path) -> None:
+    """Whoever uses them cannot tell which it is."""
+    hold_to_suite(store, tmp_path)
+
+
 # --- what belongs to these two: torn lines, and the limits of what is kept ---
 
 
-@pytest.fixture(params=["file", "memory"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    """Return a disk of each kind."""
-    return FileWorld(tmp_path / "workspace") if request.param == "file" else MemoryWorld()
-
-
+@on_each_store
 async def test_a_torn_line_is_cut_off_and_reported(world: World) -> None:
     """Nobody was told that it was accepted; what was accepted is all there, and goes on."""
     async with world.open() as store:
@@ -72,6 +74,7 @@ async def test_a_torn_line_is_cut_off_and_reported(world: World) -> None:
         await store.append(SESSION_ID, (next_event(16),), expected_seq=16)
 
 
+@on_each_store
 @table(("snapshot_at", "torn"), product((0, 10, 16), (False, True)))
 async def test_inspecting_shows_what_a_load_would_and_changes_nothing(
     world: World, snapshot_at: int, *, torn: bool
@@ -104,6 +107,7 @@ async def test_inspecting_shows_what_a_load_would_and_changes_nothing(
         await store.delete(SESSION_ID)
 
 
+@on_each_store
 async def test_a_torn_line_is_not_appended_to(world: World) -> None:
     """Appended to, a torn line would swallow the event that was promised to be kept."""
     async with world.open() as store:
@@ -118,6 +122,7 @@ async def test_a_torn_line_is_not_appended_to(world: World) -> None:
         assert (await state_in(store)).last_seq == 16
 
 
+@on_each_store
 async def test_the_oldest_results_go_when_all_together_are_too_large(world: World) -> None:
     """A long session must not fill the disk, and what is asked for is mostly recent."""
     async with world.open(results_max_bytes=100) as store:
@@ -138,6 +143,7 @@ async def test_the_oldest_results_go_when_all_together_are_too_large(world: Worl
         assert await store.read_result(OTHER_ID, "a") == "o" * 100
 
 
+@on_each_store
 async def test_the_result_just_saved_stays_whatever_its_size(world: World) -> None:
     """The marker that the model reads next names it."""
     async with world.open(results_max_bytes=10) as store:
@@ -151,6 +157,7 @@ async def test_the_result_just_saved_stays_whatever_its_size(world: World) -> No
         assert await held(store, "ab") == "a"
 
 
+@on_each_store
 async def test_files_have_a_limit_of_their_own(world: World) -> None:
     """Pictures must not push out results, nor fill the disk; the newest is never let go."""
     async with world.open(results_max_bytes=100, media_max_bytes=50) as store:
@@ -175,6 +182,7 @@ async def held(store: SessionStore, names: str) -> str:
     return "".join(found)
 
 
+@on_each_store
 async def test_a_second_store_is_refused_while_the_first_is_open(world: World) -> None:
     """Two processes on one workspace would write over each other."""
     async with world.open() as store:

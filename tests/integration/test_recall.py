@@ -13,7 +13,7 @@ from typing import Any, cast
 import anyio
 import pytest
 from support.agents import MINIMAL, write_agent, write_folder
-from support.stores import FileWorld, MemoryWorld, World
+from support.stores import MemoryWorld, World, on_each_store
 from support.tables import table
 
 from everturn_actors.context.summaries import covered_text, summary_task
@@ -73,12 +73,6 @@ OTHER_ID = "20261121T224956124-3f9a2c1b"
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
 AT = datetime(2026, 11, 21, 22, 49, tzinfo=UTC)
 LONG = "".join(f"line {number:05} of a long result 漢字 🔥\n" for number in range(3000))
-
-
-@pytest.fixture(params=["memory", "files"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    """A disk for each kind of store."""
-    return MemoryWorld() if request.param == "memory" else FileWorld(tmp_path)
 
 
 @dataclass(kw_only=True)
@@ -216,6 +210,7 @@ def quoted(answer: str) -> str:
 # --- one message ---
 
 
+@on_each_store
 async def test_a_long_result_is_read_back_whole_in_pages(world: World) -> None:
     """Principle 3: whatever was hidden can be read back, to its last character."""
     async with world.open() as store:
@@ -232,6 +227,7 @@ async def test_a_long_result_is_read_back_whole_in_pages(world: World) -> None:
         assert len(first.encode()) < 32_000
 
 
+@on_each_store
 async def test_questions_and_replies_are_read_back_with_who_wrote_them(world: World) -> None:
     """A quote has to say whose it is, or the model takes a result for the user's wish."""
     async with world.open() as store:
@@ -246,6 +242,7 @@ async def test_questions_and_replies_are_read_back_with_who_wrote_them(world: Wo
         assert quoted(said) == 'I look.\n\n-> bash {"a": 1} (c1)'
 
 
+@on_each_store
 async def test_a_number_that_is_no_message_leads_to_one(world: World) -> None:
     """A model that miscounts by one is told the number to ask for, not sent away."""
     async with world.open() as store:
@@ -259,6 +256,7 @@ async def test_a_number_that_is_no_message_leads_to_one(world: World) -> None:
         )
 
 
+@on_each_store
 async def test_the_newest_result_of_a_call_comes_with_all_its_arguments(world: World) -> None:
     """Providers reuse ids from step to step; the last one is meant."""
     async with world.open() as store:
@@ -275,6 +273,7 @@ async def test_the_newest_result_of_a_call_comes_with_all_its_arguments(world: W
         assert "no call has the id 'c9'" in await talk.refused(call_id="c9")
 
 
+@on_each_store
 async def test_a_call_that_still_runs_has_no_result_yet(world: World) -> None:
     """It must not be mistaken for one that never was, nor for an older one of the same id."""
     async with world.open() as store:
@@ -290,6 +289,7 @@ async def test_a_call_that_still_runs_has_no_result_yet(world: World) -> None:
 # --- ranges ---
 
 
+@on_each_store
 async def test_a_range_is_a_transcript_with_numbers(world: World) -> None:
     """The marker of a summary names a range; reading it must show who said what."""
     async with world.open() as store:
@@ -308,6 +308,7 @@ async def test_a_range_is_a_transcript_with_numbers(world: World) -> None:
         assert quoted(await talk.recall(from_=two[0])).splitlines()[-1].endswith("done")
 
 
+@on_each_store
 async def test_a_range_that_begins_with_a_result_still_names_its_tool(world: World) -> None:
     """Ranges are cut anywhere, also between a call and its result."""
     async with world.open() as store:
@@ -326,6 +327,7 @@ async def test_a_range_that_begins_with_a_result_still_names_its_tool(world: Wor
         assert "result of t149" in await talk.recall(message=last)
 
 
+@on_each_store
 async def test_all_pages_of_a_range_are_the_transcript(world: World) -> None:
     """Pages of a transcript are cut while the log is read; none of it may get lost."""
     async with world.open() as store:
@@ -339,6 +341,7 @@ async def test_all_pages_of_a_range_are_the_transcript(world: World) -> None:
         assert text.count("result of bash (call c1)") == 120
 
 
+@on_each_store
 async def test_an_empty_range_says_where_there_is_something(world: World) -> None:
     """Numbers have gaps, and a model cannot know how far they go."""
     async with world.open() as store:
@@ -352,6 +355,7 @@ async def test_an_empty_range_says_where_there_is_something(world: World) -> Non
 # --- files ---
 
 
+@on_each_store
 async def test_a_result_that_went_to_a_file_is_read_back_from_it(world: World) -> None:
     """The log keeps a shortened text; the number and the file's name both give the whole."""
     async with world.open() as store:
@@ -388,6 +392,7 @@ async def test_a_file_that_made_room_for_others_is_said_to_be_gone(tmp_path: Pat
         assert "[cut 1]" in found
 
 
+@on_each_store
 async def test_a_file_that_never_was_leads_to_those_that_are(world: World) -> None:
     """A model that misremembers a name is told the names there are."""
     async with world.open() as store:
@@ -402,6 +407,7 @@ async def test_a_file_that_never_was_leads_to_those_that_are(world: World) -> No
 # --- search ---
 
 
+@on_each_store
 async def test_a_search_finds_whatever_was_said_the_best_first(world: World) -> None:
     """Questions, replies, arguments and results: a model knows a word, not where it stood."""
     async with world.open() as store:
@@ -425,6 +431,7 @@ async def test_a_search_finds_whatever_was_said_the_best_first(world: World) -> 
         assert "Needle-漢字" in next(line for line in both if line[0] == "[")
 
 
+@on_each_store
 async def test_a_search_looks_into_files_and_names_the_page(world: World) -> None:
     """A hit deep inside a large result is of use only if the model can turn to it."""
     async with world.open() as store:
@@ -441,6 +448,7 @@ async def test_a_search_looks_into_files_and_names_the_page(world: World) -> Non
         assert "needle" in quoted(await talk.recall(message=seqs[2], page=int(place[2])))
 
 
+@on_each_store
 async def test_a_search_does_not_find_itself(world: World) -> None:
     """The call that searches holds the words too; so does what earlier searches gave."""
     async with world.open() as store:
@@ -457,6 +465,7 @@ async def test_a_search_does_not_find_itself(world: World) -> None:
         assert answer.startswith("Nothing that was said here holds any of these words: needle.")
 
 
+@on_each_store
 async def test_a_search_with_many_hits_gives_the_best(world: World) -> None:
     """A word that stands everywhere must not fill the memory."""
     async with world.open() as store:
@@ -474,6 +483,7 @@ async def test_a_search_with_many_hits_gives_the_best(world: World) -> None:
 # --- what is there ---
 
 
+@on_each_store
 async def test_the_overview_counts_messages_and_names_files(world: World) -> None:
     """A model that knows of nothing begins here."""
     async with world.open() as store:
@@ -490,6 +500,7 @@ async def test_the_overview_counts_messages_and_names_files(world: World) -> Non
         assert 'recall_context(file="1-1-1.txt") is the result of bash (call c1)' in text
 
 
+@on_each_store
 async def test_a_summary_that_was_replaced_can_be_read_by_its_number(world: World) -> None:
     """Chained summaries lose a little each time; the earlier ones stay in the log."""
     async with world.open() as store:
@@ -503,6 +514,7 @@ async def test_a_summary_that_was_replaced_can_be_read_by_its_number(world: Worl
 
 
 @pytest.mark.parametrize("compaction", ["archive", "disabled"])
+@on_each_store
 async def test_what_moved_to_the_archive_is_read_like_the_rest(
     world: World, compaction: Compaction
 ) -> None:
@@ -529,6 +541,7 @@ async def test_what_moved_to_the_archive_is_read_like_the_rest(
         ]
 
 
+@on_each_store
 async def test_what_was_discarded_is_said_to_be_gone_and_read_from_its_file(world: World) -> None:
     """With `compaction: discard` the log forgets; the model must learn that, and what is left."""
     async with world.open() as store:
@@ -569,6 +582,7 @@ async def _summarise(talk: Talk) -> str:
     return path
 
 
+@on_each_store
 async def test_no_other_session_can_be_read(world: World) -> None:
     """Two chats with one agent share a store, and nothing else."""
     async with world.open() as store:
@@ -834,6 +848,7 @@ async def test_recovery_gives_the_tool_the_same_answers() -> None:
         assert await talk.recall() == before
 
 
+@on_each_store
 async def test_what_is_read_back_of_text_from_outside_is_marked(world: World) -> None:
     """A page that was cleared comes back by this tool, and with it the orders in it."""
     page = "the page https://a.example/"
@@ -868,6 +883,7 @@ async def test_what_is_read_back_of_text_from_outside_is_marked(world: World) ->
             assert isinstance(talk.answered, str), arguments
 
 
+@on_each_store
 async def test_a_summary_opens_into_its_turns_and_the_one_before(world: World) -> None:
     """Each says which turns it stands for; what a model reads there has a number to ask for."""
     async with world.open() as store:
@@ -890,6 +906,7 @@ async def test_a_summary_opens_into_its_turns_and_the_one_before(world: World) -
 # --- what its writer took back ---
 
 
+@on_each_store
 async def test_what_was_taken_back_before_its_turn_is_shown_in_no_way(world: World) -> None:
     """Its writer deleted it, or changed it: nobody is to read it, however it is asked for."""
     async with world.open() as store:

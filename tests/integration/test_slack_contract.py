@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from support.slack_api import SIGNING_SECRET
 from support.slack_world import BACKLOG, SlackPlatform, deliver_to, make_bot
+from support.suites import hold_to_suite
+from support.tables import table
 
 from everturn.testing import ChannelContract
 from everturn.testing._channel_inbound import ReceivingContract
 from everturn_channels.slack import SlackAdapter
 
 
-class TestSlack(SlackPlatform, ChannelContract):
+class BySocket(SlackPlatform, ChannelContract):
     """By Socket Mode."""
 
 
-class TestEvents(SlackPlatform, ReceivingContract):
+class ByEvents(SlackPlatform, ReceivingContract):
     """By the Events API; what is sent is the same."""
 
     def make_channel(self) -> SlackAdapter:
@@ -28,3 +31,9 @@ class TestEvents(SlackPlatform, ReceivingContract):
 
     async def interrupt(self) -> None:
         """Lose nothing: there is no connection that could be cut."""
+
+
+@table("way", [BySocket, ByEvents])
+def test_slack_keeps_the_contract_of_channels(way: type[SlackPlatform], tmp_path: Path) -> None:
+    """As every channel does, whatever goes wrong on its platform."""
+    hold_to_suite(way, tmp_path)

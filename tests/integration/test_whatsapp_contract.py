@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from support.suites import hold_to_suite
 from support.whatsapp_world import WhatsAppPlatform
 
 from everturn.testing import ChannelContract
 
 
-class TestWhatsApp(WhatsAppPlatform, ChannelContract):
+class OnWhatsApp(WhatsAppPlatform, ChannelContract):
     """What Meta delivers over HTTP, and what is sent to it."""
+
+
+def test_whatsapp_keeps_the_contract_of_channels(tmp_path: Path) -> None:
+    """As every channel does, whatever goes wrong on its platform."""
+    hold_to_suite(OnWhatsApp, tmp_path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import deepcopy
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from support.tables import table
 
 from everturn_actors.errors import JournalWriteError
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -141,6 +144,21 @@ class MemoryWorld:
         """Return a copy of all that the disk holds."""
         disk = self.disk
         return deepcopy((disk.sessions, disk.active, disk.pointers, disk.appends))
+
+
+def on_each_store(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+    """Return one test of a function that takes a disk, `world`: both kinds of it are tried."""
+
+    async def on(kind: str, tmp_path: Path, **fixtures: Any) -> None:
+        world = FileWorld(tmp_path / "workspace") if kind == "files" else MemoryWorld()
+        await test(world=world, **fixtures)
+
+    given = [each for name, each in inspect.signature(test).parameters.items() if name != "world"]
+    own = [each for each in inspect.signature(on).parameters.values() if each.name != "fixtures"]
+    on.__signature__ = inspect.Signature([*own, *given])  # type: ignore[attr-defined]
+    on.__name__, on.__qualname__ = test.__name__, test.__qualname__
+    on.__doc__, on.__module__ = test.__doc__, test.__module__
+    return table("kind", ["files", "memory"])(on)
 
 
 def tree_marks(folder: Path, *, without: Collection[str] = ("workspace.lock",)) -> object:
