@@ -16,6 +16,7 @@ import pytest
 from support.gateway import HttpGateway, open_client_here, open_http_client, open_http_gateway
 from support.patience import WAIT_S
 from support.pictures import picture
+from support.tables import table
 
 from everturn_actors.errors import (
     InvalidInputError,
@@ -39,7 +40,7 @@ DEADLINE_S = WAIT_S
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
 Kind = Literal["here", "http"]
 
-pytestmark = pytest.mark.parametrize("kind", ["here", "http"])
+on_each_way = table("kind", ["here", "http"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ def bodies(updates: list[Update]) -> list[type]:
     return [type(update.body) for update in updates if isinstance(update, Event)]
 
 
+@on_each_way
 async def test_an_answer_arrives_from_message_to_end_of_turn(kind: Kind, tmp_path: Path) -> None:
     """The terminal shows nothing but these updates."""
     async with open_house(kind, tmp_path) as house:
@@ -93,6 +95,7 @@ async def test_an_answer_arrives_from_message_to_end_of_turn(kind: Kind, tmp_pat
     assert bodies(updates)[-1] is TurnFinished
 
 
+@on_each_way
 async def test_pieces_come_while_the_model_still_speaks(kind: Kind, tmp_path: Path) -> None:
     """A person reads along; waiting for the whole reply is no streaming."""
     async with open_house(kind, tmp_path) as house:
@@ -112,30 +115,26 @@ async def test_pieces_come_while_the_model_still_speaks(kind: Kind, tmp_path: Pa
     assert text == "one two three"
 
 
+@on_each_way
 async def test_a_conversation_goes_on_where_it_was(kind: Kind, tmp_path: Path) -> None:
-    """Whoever comes back tomorrow finds the session of today."""
+    """Whoever comes back tomorrow finds the session of today, with a gateway or without one."""
     async with open_house(kind, tmp_path) as house:
         first = Conversation(house.client, key=KEY)
         await ask(first, "one")
         second = Conversation(house.client, key=KEY)
         status = await second.open()
         answer, _ = await ask(second, "two")
+        there = await house.gateway.service.conversations.current(KEY)
 
-    assert first.session_id == second.session_id
+    assert first.session_id == second.session_id == there
     assert (status.turns, status.messages, status.busy) == (1, 2, False)
     assert answer.turn == 2
 
 
-async def test_both_clients_lead_to_the_same_conversation(kind: Kind, tmp_path: Path) -> None:
-    """With a gateway or without one, it is the same person talking to the same agent."""
-    async with open_house(kind, tmp_path) as house:
-        here = await house.client.open(KEY)
-        there = await house.gateway.service.conversations.current(KEY)
-
-    assert here == there
-
-
-async def test_a_new_session_is_started_on_demand(kind: Kind, tmp_path: Path) -> None:
+@on_each_way
+async def test_a_new_session_is_started_on_demand_and_following_the_old_one_ends(
+    kind: Kind, tmp_path: Path
+) -> None:
     """`--new` and /reset both leave the old session behind, ended and kept."""
     async with open_house(kind, tmp_path) as house:
         conversation = Conversation(house.client, key=KEY)
@@ -148,13 +147,20 @@ async def test_a_new_session_is_started_on_demand(kind: Kind, tmp_path: Path) ->
         answer, _ = await ask(conversation, "three")
         third = conversation.session_id
         ended = [(await house.client.status(s)).status for s in (first, second, third)]
+        # `attach` leaves by itself when there is nothing more to come.
+        events = [u async for u in house.client.follow(second, after=0) if isinstance(u, Event)]
+        nothing = [u async for u in house.client.follow(second, after=events[-1].seq)]
 
     assert len({first, second, third}) == 3
     assert was
     assert answer.turn == 1
     assert ended == ["ended", "ended", "active"]
+    assert [e.seq for e in events] == list(range(1, len(events) + 1))
+    assert isinstance(events[-1].body, SessionEnded)
+    assert nothing == []
 
 
+@on_each_way
 async def test_a_session_that_ended_elsewhere_is_replaced(kind: Kind, tmp_path: Path) -> None:
     """A session may expire between two messages; the person's message must not be lost."""
     async with open_house(kind, tmp_path) as house:
@@ -170,6 +176,7 @@ async def test_a_session_that_ended_elsewhere_is_replaced(kind: Kind, tmp_path: 
     assert answer.outcome == "answered"
 
 
+@on_each_way
 async def test_a_running_turn_is_cancelled(kind: Kind, tmp_path: Path) -> None:
     """Ctrl-C has to reach the turn, and the stream has to end with it."""
     async with open_house(kind, tmp_path) as house:
@@ -190,6 +197,7 @@ async def test_a_running_turn_is_cancelled(kind: Kind, tmp_path: Path) -> None:
     assert again is False
 
 
+@on_each_way
 async def test_only_the_turn_of_the_message_is_shown(kind: Kind, tmp_path: Path) -> None:
     """A turn before it and messages after it belong to others."""
     async with open_house(kind, tmp_path) as house:
@@ -211,6 +219,7 @@ async def test_only_the_turn_of_the_message_is_shown(kind: Kind, tmp_path: Path)
     assert received == [seq]
 
 
+@on_each_way
 async def test_a_running_answer_is_taken_up_by_whoever_comes_later(
     kind: Kind, tmp_path: Path
 ) -> None:
@@ -237,6 +246,7 @@ async def test_a_running_answer_is_taken_up_by_whoever_comes_later(
     assert not after.busy
 
 
+@on_each_way
 async def test_history_and_lists_tell_what_happened(kind: Kind, tmp_path: Path) -> None:
     """`sessions list` and `sessions show` are read from here."""
     async with open_house(kind, tmp_path) as house:
@@ -265,6 +275,7 @@ async def test_history_and_lists_tell_what_happened(kind: Kind, tmp_path: Path) 
     assert list(agents) == ["test"]
 
 
+@on_each_way
 async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path) -> None:
     """`/context`, `context show` and `context explain` are read from here."""
     async with open_house(kind, tmp_path) as house:
@@ -291,7 +302,8 @@ async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path
     assert explanation_record(explained) == explanation_record(really)
 
 
-async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
+@on_each_way
+async def test_what_does_not_exist_or_is_deleted_is_named(kind: Kind, tmp_path: Path) -> None:
     """Bad input gets an error that names what is wrong."""
     async with open_house(kind, tmp_path) as house:
         client = house.client
@@ -299,6 +311,10 @@ async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
         for ask_for in (client.status, client.cancel, client.reset, client.delete, report):
             with pytest.raises(UnknownSessionError, match="nope"):
                 await ask_for("nope")
+        # An id comes from a command line: never a place on the disk or another route.
+        for name in ("../../etc", "a/b", "..", "%2e%2e"):
+            with pytest.raises((UnknownSessionError, ClientError)):
+                await client.status(name)
         with pytest.raises(UnknownSessionError, match="nope"):
             await client.contexts.explain("nope", 2)
         with pytest.raises(UnknownSessionError, match="nope"):
@@ -318,53 +334,29 @@ async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
         await client.reset(session_id)
         with pytest.raises(SessionEndedError):
             await client.contexts.compact(session_id, "")
+        await client.delete(session_id)  # a promise to the person who asked for it
+        with pytest.raises(UnknownSessionError):
+            await client.status(session_id)
+        rows = await client.sessions(after="", limit=10)
 
+    assert not rows
     assert status.last_seq == 1
     assert (no.value.session_id, no.value.seq) == (session_id, 9)
 
 
-async def test_a_path_is_no_session(kind: Kind, tmp_path: Path) -> None:
-    """An id comes from a command line; never a place on the disk or another route."""
-    async with open_house(kind, tmp_path) as house:
-        for name in ("../../etc", "a/b", "..", "%2e%2e"):
-            with pytest.raises((UnknownSessionError, ClientError)):
-                await house.client.status(name)
-
-
-async def test_a_deleted_session_is_gone(kind: Kind, tmp_path: Path) -> None:
-    """Deleting is a promise to the person who asked for it."""
-    async with open_house(kind, tmp_path) as house:
-        session_id = await house.client.open(KEY)
-        await house.client.delete(session_id)
-        with pytest.raises(UnknownSessionError):
-            await house.client.status(session_id)
-        rows = await house.client.sessions(after="", limit=10)
-
-    assert not rows
-
-
-async def test_following_ends_with_the_session(kind: Kind, tmp_path: Path) -> None:
-    """`attach` leaves by itself when there is nothing more to come."""
-    async with open_house(kind, tmp_path) as house:
-        conversation = Conversation(house.client, key=KEY)
-        await ask(conversation, "one")
-        session_id = conversation.session_id
-        await conversation.reset()
-        events = [u async for u in house.client.follow(session_id, after=0) if isinstance(u, Event)]
-        nothing = [u async for u in house.client.follow(session_id, after=events[-1].seq)]
-
-    assert [e.seq for e in events] == list(range(1, len(events) + 1))
-    assert isinstance(events[-1].body, SessionEnded)
-    assert nothing == []
-
-
+@on_each_way
 async def test_files_go_with_a_message_and_are_told_of_in_the_history(
     kind: Kind, tmp_path: Path
 ) -> None:
     """A person at a terminal shows a picture; who attaches later reads that there was one."""
     files = [picture(1, name="cat.png"), Upload(data=b"buy milk", file_name="notes")]
+    lie = Upload(data=b"<html>", media_type="image/png", file_name="x.png")
     async with open_house(kind, tmp_path) as house:
         session_id = await house.client.open(KEY)
+        # Refused in the same words, wherever the gateway runs; and the session goes on.
+        with pytest.raises(InvalidInputError, match=r"attachment 1 \('x.png'\) is said to be"):
+            await house.client.submit(session_id, "who?", idempotency_key="k", attachments=[lie])
+        assert await house.client.history.messages(session_id, after=0) == []
         seq = await house.client.submit(session_id, "who?", idempotency_key="k", attachments=files)
         await house.client.submit(session_id, "who?", idempotency_key="k", attachments=files)
         async with aclosing(house.client.follow(session_id, after=0)) as updates:
@@ -383,17 +375,6 @@ async def test_files_go_with_a_message_and_are_told_of_in_the_history(
     assert len([said for said in history if said.role == "user"]) == 1
 
 
-async def test_a_file_that_is_none_is_refused_by_both_clients(kind: Kind, tmp_path: Path) -> None:
-    """The same words, wherever the gateway runs; and the session goes on."""
-    lie = Upload(data=b"<html>", media_type="image/png", file_name="x.png")
-    async with open_house(kind, tmp_path) as house:
-        session_id = await house.client.open(KEY)
-        with pytest.raises(InvalidInputError, match=r"attachment 1 \('x.png'\) is said to be"):
-            await house.client.submit(session_id, "who?", idempotency_key="k", attachments=[lie])
-
-        assert await house.client.history.messages(session_id, after=0) == []
-
-
 class Crowded(ScriptedProvider):
     """A model for which each call waits first."""
 
@@ -405,6 +386,7 @@ class Crowded(ScriptedProvider):
         return reply
 
 
+@on_each_way
 async def test_a_status_tells_what_the_model_call_waits_for(kind: Kind, tmp_path: Path) -> None:
     """Whoever wonders why nothing comes learns that others go first."""
     model = Crowded()

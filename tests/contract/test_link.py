@@ -154,10 +154,12 @@ SOCKET: Final = Way(is_socket=True)
 TCP: Final = Way()
 
 
-@pytest.fixture(params=["socket", "tcp", "tls"])
-def way(request: pytest.FixtureRequest, tls: Tls) -> Way:
-    """Return each of the ways."""
-    return {"socket": SOCKET, "tcp": TCP, "tls": Way(tls=tls)}[request.param]
+WAYS: Final[dict[str, Callable[[Tls], Way]]] = {
+    "socket": lambda _tls: SOCKET,
+    "tcp": lambda _tls: TCP,
+    "tls": lambda tls: Way(tls=tls),
+}
+on_each_way = table("make", WAYS.values(), ids=WAYS)
 
 
 @asynccontextmanager
@@ -207,9 +209,12 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     return Tls(own=own, others=ssl.create_default_context(cafile=str(certificate)))
 
 
-async def test_a_session_is_asked_and_answers_with_its_own_words(way: Way, tmp_path: Path) -> None:
+@on_each_way
+async def test_a_session_is_asked_and_answers_with_its_own_words(
+    make: Callable[[Tls], Way], tls: Tls, tmp_path: Path
+) -> None:
     """What it gives, or why not, is the same as in one process."""
-    async with world(way, tmp_path) as it:
+    async with world(make(tls), tmp_path) as it:
 
         async def ask(session_id: str, command: object = Cancel("ray")) -> Given:
             asked = Asked(session_id=session_id, command=command)  # type: ignore[arg-type]
@@ -232,11 +237,12 @@ async def test_a_session_is_asked_and_answers_with_its_own_words(way: Way, tmp_p
         assert it.sessions.asked[1] == Asked(session_id="s", command=Cancel("ray"))
 
 
+@on_each_way
 async def test_a_slow_answer_keeps_no_other_waiting_and_has_a_deadline(
-    way: Way, tmp_path: Path
+    make: Callable[[Tls], Way], tls: Tls, tmp_path: Path
 ) -> None:
     """One stream carries all asks of a node."""
-    async with world(way, tmp_path) as it:
+    async with world(make(tls), tmp_path) as it:
         slow, other = (Asked(session_id=each, command=Edit("k", "t")) for each in ("slow", "s"))
         with pytest.raises(OwnerAwayError, match=r"no answer within 0\.1 s"):
             await it.link.ask(it.node, slow, deadline_s=0.1)
@@ -247,9 +253,12 @@ async def test_a_slow_answer_keeps_no_other_waiting_and_has_a_deadline(
             it.sessions.go.set()
 
 
-async def test_a_follower_is_given_all_in_order_and_its_end(way: Way, tmp_path: Path) -> None:
+@on_each_way
+async def test_a_follower_is_given_all_in_order_and_its_end(
+    make: Callable[[Tls], Way], tls: Tls, tmp_path: Path
+) -> None:
     """Events that are too large for a frame are said to be in the log."""
-    async with world(way, tmp_path) as it:
+    async with world(make(tls), tmp_path) as it:
         got: list[Pushed | Text] = []
         over = Following(session_id="over", after=4, take=got.append, waits=True)
         await it.link.follow(it.node, over)
@@ -266,9 +275,12 @@ async def test_a_follower_is_given_all_in_order_and_its_end(way: Way, tmp_path: 
             await it.link.follow(it.node, moved)
 
 
-async def test_who_follows_no_more_is_let_go_over_there(way: Way, tmp_path: Path) -> None:
+@on_each_way
+async def test_who_follows_no_more_is_let_go_over_there(
+    make: Callable[[Tls], Way], tls: Tls, tmp_path: Path
+) -> None:
     """And who begins to wait for the turn, or cannot take text back, counts there."""
-    async with world(way, tmp_path) as it:
+    async with world(make(tls), tmp_path) as it:
         came = anyio.Event()
         following = Following(session_id="s", after=0, take=lambda _frame: came.set())
         async with anyio.create_task_group() as tasks:
@@ -283,18 +295,19 @@ async def test_who_follows_no_more_is_let_go_over_there(way: Way, tmp_path: Path
         assert it.sessions.followers == [(False, False), (True, True)]
 
 
+@on_each_way
 async def test_a_secret_that_differs_is_said_on_both_sides(
-    way: Way, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make: Callable[[Tls], Way], tls: Tls, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is asked, and no secret stands in the log."""
-    async with world(way, tmp_path, secret=SECRET[::-1]) as it:
+    async with world(make(tls), tmp_path, secret=SECRET[::-1]) as it:
         with pytest.raises(LinkRefusedError, match="secret of the cluster differs"):
             await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=60)
         assert not it.sessions.asked
         assert "secret of the cluster differs" in it.link.refusals()[it.node.name]
         # It comes back with the same secret, at another address: nothing is told of it any more.
         hub = Hub(Identity(name="b", secret=SECRET[::-1]), it.sessions)
-        listener, port = await listen(read_address("127.0.0.1:0"), way.tls)
+        listener, port = await listen(read_address("127.0.0.1:0"), make(tls).tls)
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, hub.take)
             moved = Node(name="b", address=f"127.0.0.1:{port}")
@@ -306,15 +319,16 @@ async def test_a_secret_that_differs_is_said_on_both_sides(
     assert SECRET not in caplog.text
 
 
+@on_each_way
 async def test_a_version_that_is_not_understood_is_said_in_words(
-    way: Way, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make: Callable[[Tls], Way], tls: Tls, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two neighbours work together; others are told what to do."""
-    async with world(way, tmp_path, speaks=(SPEAKS[0], SPEAKS[1] + 1)) as it:
+    async with world(make(tls), tmp_path, speaks=(SPEAKS[0], SPEAKS[1] + 1)) as it:
         asked = Asked(session_id="s", command=Cancel())
         assert (await it.link.ask(it.node, asked, deadline_s=60)).answer is True
     (tmp_path / "b.sock").unlink(missing_ok=True)
-    async with world(way, tmp_path, speaks=(SPEAKS[1] + 1, SPEAKS[1] + 2)) as it:
+    async with world(make(tls), tmp_path, speaks=(SPEAKS[1] + 1, SPEAKS[1] + 2)) as it:
 
         async def ask() -> None:
             with pytest.raises(LinkRefusedError, match="one release at a time"):

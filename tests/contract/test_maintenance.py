@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from support.database import Server, needs_database
 from support.stores import open_postgres_store, postgres_setup
+from support.tables import table
 
 from everturn.testing._histories import SESSION_ID, moment, replay, simple_log, state_in
 from everturn_actors.events import (
@@ -155,8 +156,8 @@ def test_what_a_turn_made_stays_while_a_snapshot_or_an_event_names_it() -> None:
         assert Scrubbing(person, traces).keeps_media(chart.name) is stays
 
 
-@pytest.mark.parametrize("snapshot_at", [0, 11, 19])
 @pytest.mark.parametrize("kind", KINDS)
+@table("snapshot_at", [0, 11, 19])
 async def test_words_of_a_person_are_taken_out_of_a_session(
     kind: str, snapshot_at: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
