@@ -109,47 +109,39 @@ def test_a_job_of_each_quarter_of_an_hour_knows_no_hole(
     assert found == [begins + timedelta(minutes=15 * n) for n in range(1, 17)]
 
 
-def test_an_hour_that_is_named_decides_with_its_minutes_what_a_change_does() -> None:
-    """`*` in front of the minute is real time, as in Debian's cron: the docs say so."""
-    each, listed = a_cron("*/30 2 * * *", BERLIN), a_cron("0,30 2 * * *", BERLIN)
-    spring, autumn = (f"{SPRING}T00:00", f"{SPRING}T12:00"), (f"{AUTUMN}T00:00", f"{AUTUMN}T12:00")
-
-    assert stamps(each, *spring) == []
-    assert stamps(each, "2026-10-24T23:00", autumn[1]) == [
-        "25 00:00",
-        "25 00:30",
-        "25 01:00",
-        "25 01:30",
-    ]
-    assert stamps(listed, *spring) == ["29 01:00"]
-    assert stamps(listed, "2026-10-24T23:00", autumn[1]) == ["25 00:00", "25 00:30"]
-
-
-def test_steps_of_hours_are_in_real_time() -> None:
-    """`*/2` begins with `*`: it names no hours, so that one which comes twice counts twice."""
-    job = a_cron("30 */2 * * *", BERLIN)
-
-    assert stamps(job, f"{SPRING}T00:00", f"{SPRING}T04:00") == ["29 02:30"]
-    assert stamps(job, f"{AUTUMN}T00:00", f"{AUTUMN}T04:00") == ["25 00:30", "25 01:30", "25 03:30"]
-
-
-def test_a_half_hour_that_comes_twice_is_seen_twice_from_wherever_one_looks() -> None:
-    """A search that jumps whole hours passes over it, or not, by where it begins."""
-    job = a_cron("45 * * * *", LORD_HOWE)
-    times = ["04 14:45", "04 15:15", "04 16:15"]
-
-    assert stamps(job, "2026-04-04T14:00", "2026-04-04T17:00") == times
-    assert stamps(job, "2026-04-04T14:45", "2026-04-04T17:00") == times[1:]
-    assert stamps(job, "2026-04-04T15:10", "2026-04-04T17:00") == times[1:]
-
-
-def test_in_the_second_pass_of_an_hour_the_first_is_over() -> None:
-    """Started then, a search that goes by the wall finds an instant in the past."""
-    job = a_cron("30 2 * * *", BERLIN)
-
-    assert rules.next_scheduled_time(
-        job, after=utc(f"{AUTUMN}T01:10"), anchor=utc("2026-01-01")
-    ) == utc("2026-10-26T01:30")
+@table(
+    ("expression", "zone", "after", "until", "expected"),
+    [
+        # `*` in front of the minute is real time, as in Debian's cron: the docs say so.
+        ("*/30 2 * * *", BERLIN, f"{SPRING}T00:00", f"{SPRING}T12:00", ""),
+        (
+            *("*/30 2 * * *", BERLIN, "2026-10-24T23:00", f"{AUTUMN}T12:00"),
+            "25 00:00, 25 00:30, 25 01:00, 25 01:30",
+        ),
+        ("0,30 2 * * *", BERLIN, f"{SPRING}T00:00", f"{SPRING}T12:00", "29 01:00"),
+        ("0,30 2 * * *", BERLIN, "2026-10-24T23:00", f"{AUTUMN}T12:00", "25 00:00, 25 00:30"),
+        # `*/2` begins with `*`: it names no hours, so that one which comes twice counts twice.
+        ("30 */2 * * *", BERLIN, f"{SPRING}T00:00", f"{SPRING}T04:00", "29 02:30"),
+        (
+            *("30 */2 * * *", BERLIN, f"{AUTUMN}T00:00", f"{AUTUMN}T04:00"),
+            "25 00:30, 25 01:30, 25 03:30",
+        ),
+        # A search that jumps whole hours passes over a half hour, or not, by where it begins.
+        (
+            *("45 * * * *", LORD_HOWE, "2026-04-04T14:00", "2026-04-04T17:00"),
+            "04 14:45, 04 15:15, 04 16:15",
+        ),
+        ("45 * * * *", LORD_HOWE, "2026-04-04T14:45", "2026-04-04T17:00", "04 15:15, 04 16:15"),
+        ("45 * * * *", LORD_HOWE, "2026-04-04T15:10", "2026-04-04T17:00", "04 15:15, 04 16:15"),
+        # Started in the second pass of an hour, one by the wall finds an instant in the past.
+        ("30 2 * * *", BERLIN, f"{AUTUMN}T01:10", "2026-10-26T01:30", "26 01:30"),
+    ],
+)
+def test_an_hour_that_is_named_decides_with_its_minutes_what_a_change_does(
+    expression: str, zone: str, after: str, until: str, expected: str
+) -> None:
+    """Times of the wall come once, and never in an hour that is left out; `*` is real time."""
+    assert ", ".join(stamps(a_cron(expression, zone), after, until)) == expected
 
 
 # --- the instants of a job ------------------------------------------------------------------------
@@ -167,15 +159,13 @@ def test_intervals_are_counted_from_the_anchor() -> None:
     assert later == utc("2026-05-05T11:07:03.000004")
 
 
-def test_a_start_is_the_first_instant_of_an_interval() -> None:
+def test_a_start_and_an_end_are_instants_of_the_job() -> None:
     """Every six hours from Monday at eight begins on Monday at eight."""
     job = a_job(Every(interval_s=21_600), begins_at=utc("2026-05-04T08:00"))
 
     assert stamps(job, "2026-01-01", "2026-05-04T20:00") == ["04 08:00", "04 14:00", "04 20:00"]
 
-
-def test_start_and_end_are_both_in() -> None:
-    """Who says until 09:00 means the run at 09:00 too."""
+    # Who says until 09:00 means the run at 09:00 too.
     job = a_cron("0 * * * *", begins_at=utc("2026-05-04T08:00"), ends_at=utc("2026-05-04T09:00"))
 
     assert stamps(job, "2026-01-01", "2027-01-01") == ["04 08:00", "04 09:00"]
@@ -194,70 +184,55 @@ def test_no_instant_is_the_one_that_was_asked_from(when: At | Cron) -> None:
     assert rules.next_scheduled_time(job, after=scheduled_at, anchor=before) != scheduled_at
 
 
-def test_quiet_hours_are_passed_over() -> None:
-    """A check-in at night wakes people; their end is not quiet any more."""
-    hourly = a_cron("0 * * * *", BERLIN, quiet=NIGHT)
-    each_second = a_job(Every(interval_s=1), quiet=NIGHT)
-
-    assert stamps(hourly, "2026-05-04T18:00", "2026-05-05T06:00") == [
-        "04 19:00",
-        "05 05:00",
-        "05 06:00",
-    ]
-    assert rules.next_scheduled_time(
-        each_second, after=utc("2026-05-04T20:00"), anchor=utc("2026-05-04")
-    ) == utc("2026-05-05T05:00")
+_HOURLY = a_cron("0 * * * *", BERLIN, quiet=NIGHT)
+_NOON = QuietHours(begins=time(12), ends=time(14, 30), timezone=BERLIN)
+_LEFT_OUT = structs.replace(NIGHT, begins=time(2), ends=time(2, 30))
+_EARLY = structs.replace(NIGHT, ends=time(6))
+_NO_TIME = structs.replace(NIGHT, begins=time(7))
 
 
-def test_quiet_hours_in_the_middle_of_a_day() -> None:
-    """They may begin and end on one day as well."""
-    noon = QuietHours(begins=time(12), ends=time(14, 30), timezone=BERLIN)
-
-    assert stamps(a_cron("0 9-17 * * *", BERLIN, quiet=noon), "2026-05-04", "2026-05-05") == [
-        f"04 {hour:02}:00" for hour in (7, 8, 9, 13, 14, 15)
-    ]
-
-
-def test_quiet_hours_follow_the_clock_when_it_changes() -> None:
-    """They end when the clock shows their end, however long the night was."""
-    job = a_cron("0 * * * *", BERLIN, quiet=NIGHT)
-
-    assert stamps(job, "2026-10-24T00:00", "2026-10-24T06:00") == ["24 05:00", "24 06:00"]
-    assert stamps(job, "2026-10-24T20:00", f"{AUTUMN}T07:00") == ["25 06:00", "25 07:00"]
-    assert stamps(job, f"{SPRING}T00:00", f"{SPRING}T06:00") == ["29 05:00", "29 06:00"]
-
-
-def test_quiet_hours_that_the_clock_leaves_out_are_none() -> None:
-    """On this day nobody sleeps from two to half past two."""
-    job = a_job(
-        Every(interval_s=1800), quiet=structs.replace(NIGHT, begins=time(2), ends=time(2, 30))
-    )
-
-    found = coming(job, utc(f"{SPRING}T00:00"), utc(f"{SPRING}T01:30"), utc("2026-03-28"))
-
-    assert [f"{each:%H:%M}" for each in found] == ["00:30", "01:00", "01:30"]
-
-
-def test_a_winter_of_quiet_instants_is_passed() -> None:
-    """A job that is quiet for months is not one that is quiet for ever."""
-    job = a_job(Every(interval_s=86_400), quiet=structs.replace(NIGHT, ends=time(6)))
-    anchor = utc("2026-10-26T04:30")
-
-    assert rules.next_scheduled_time(job, after=anchor, anchor=anchor) == utc("2027-03-28T04:30")
-
-
-def test_a_job_that_has_quiet_instants_only_has_none() -> None:
-    """It is said when it is made; a search without end would hang the gateway."""
-    job = a_cron("30 23 * * *", BERLIN, quiet=NIGHT)
-
-    assert rules.next_scheduled_time(job, after=utc("2026-05-04"), anchor=utc("2026-05-04")) is None
-
-
-def test_quiet_hours_that_end_as_they_begin_are_none() -> None:
-    """From 07:00 to 07:00 is no time, and must not silence a job for ever."""
-    job = a_cron("0 * * * *", quiet=structs.replace(NIGHT, begins=time(7)))
-
-    assert stamps(job, "2026-05-04T00:00", "2026-05-04T02:00") == ["04 01:00", "04 02:00"]
+@table(
+    ("job", "after", "until", "expected"),
+    [
+        # Their end is not quiet any more.
+        (_HOURLY, "2026-05-04T18:00", "2026-05-05T06:00", "04 19:00, 05 05:00, 05 06:00"),
+        (
+            a_job(Every(interval_s=1), quiet=NIGHT),
+            *("2026-05-04T20:00", "2026-05-05T05:00", "05 05:00"),
+        ),
+        # They may begin and end on one day as well.
+        (
+            a_cron("0 9-17 * * *", BERLIN, quiet=_NOON),
+            *("2026-05-04", "2026-05-05"),
+            "04 07:00, 04 08:00, 04 09:00, 04 13:00, 04 14:00, 04 15:00",
+        ),
+        # They end when the clock shows their end, however long the night was.
+        (_HOURLY, "2026-10-24T00:00", "2026-10-24T06:00", "24 05:00, 24 06:00"),
+        (_HOURLY, "2026-10-24T20:00", f"{AUTUMN}T07:00", "25 06:00, 25 07:00"),
+        (_HOURLY, f"{SPRING}T00:00", f"{SPRING}T06:00", "29 05:00, 29 06:00"),
+        # On this day nobody sleeps from two to half past two: the clock leaves it out.
+        (
+            a_job(Every(interval_s=1800), quiet=_LEFT_OUT),
+            *(f"{SPRING}T00:00", f"{SPRING}T01:30"),
+            "29 00:30, 29 01:00, 29 01:30",
+        ),
+        # A job that is quiet for a winter is not one that is quiet for ever.
+        (
+            a_job(Every(interval_s=86_400), quiet=_EARLY, begins_at=utc("2026-10-26T04:30")),
+            *("2026-10-26T04:30", "2027-03-29", "28 04:30"),
+        ),
+        # One that is: it is said when it is made; a search without end would hang the gateway.
+        (a_cron("30 23 * * *", BERLIN, quiet=NIGHT), "2026-05-04", "9999-12-31", ""),
+        # From 07:00 to 07:00 is no time, and must not silence a job for ever.
+        (
+            a_cron("0 * * * *", quiet=_NO_TIME),
+            *("2026-05-04T00:00", "2026-05-04T02:00", "04 01:00, 04 02:00"),
+        ),
+    ],
+)
+def test_quiet_hours_are_passed_over(job: Job, after: str, until: str, expected: str) -> None:
+    """A check-in at night wakes people."""
+    assert ", ".join(stamps(job, after, until)) == expected
 
 
 @table(
@@ -633,36 +608,46 @@ def test_ten_years_of_standstill_are_counted_in_part(quiet: QuietHours | None) -
     assert planned.misfired.count > 750 * 24
 
 
-def test_a_rare_job_is_counted_however_long_ago() -> None:
-    """A leap day lies further back than what is counted day by day."""
-    job = a_cron("0 12 29 2 *", grace_s=60)
-    planned = rules.plan(job, armed(utc("2001-01-01")), now=utc("2027-12-31"))
+@table(
+    ("job", "since", "now", "ran", "missed", "next_at"),
+    [
+        # A leap day lies further back than what is counted day by day.
+        (
+            a_cron("0 12 29 2 *", grace_s=60),
+            *("2001-01-01", "2027-12-31", None),
+            *(("2004-02-29T12:00", "2024-02-29T12:00", 6), "2028-02-29T12:00"),
+        ),
+        # A run exactly 750 days ago stands between what is counted by day and by one.
+        (
+            a_job(Every(interval_s=250 * 86_400)),
+            *("2022-01-01", "2024-09-27", ("2024-09-27", "2024-09-27")),
+            *(("2022-09-08", "2024-01-21", 3), "2025-06-04"),
+        ),
+        # Who says `run_all` for a job of each minute does not mean a day's worth at once.
+        (
+            a_cron("* * * * *", misfire="run_all"),
+            *("2026-05-04", "2026-05-04T10:00", ("2026-05-04T08:21", "2026-05-04T10:00")),
+            *(("2026-05-04T00:01", "2026-05-04T08:20", 500), "2026-05-04T10:01"),
+        ),
+    ],
+    ids=["rare", "where counting changes its way", "the newest hundred"],
+)
+def test_each_instant_is_run_or_counted_once_however_long_ago(
+    job: Job,
+    since: str,
+    now: str,
+    ran: tuple[str, str] | None,
+    missed: tuple[str, str, int],
+    next_at: str,
+) -> None:
+    """Nothing is lost or counted twice where many are missed; a hundred run at most."""
+    planned = rules.plan(job, armed(utc(since)), now=utc(now))
+    first, last, count = missed
 
-    assert planned.misfired == rules.Misfire(
-        first=utc("2004-02-29T12:00"), last=utc("2024-02-29T12:00"), count=6
-    )
-    assert planned.next_at == utc("2028-02-29T12:00")
-
-
-def test_where_counting_changes_its_way_nothing_counts_twice() -> None:
-    """A run exactly 750 days ago stands between what is counted by day and by one."""
-    begins, days = utc("2022-01-01"), timedelta(days=250)
-    job = a_job(Every(interval_s=250 * 86_400))
-    planned = rules.plan(job, armed(begins), now=begins + 4 * days)
-
-    assert planned.misfired == rules.Misfire(first=begins + days, last=begins + 3 * days, count=3)
-
-
-def test_the_newest_hundred_run_at_most() -> None:
-    """Who says `run_all` for a job of each minute does not mean a day's worth at once."""
-    job = a_cron("* * * * *", misfire="run_all")
-    planned = rules.plan(job, armed(utc("2026-05-04")), now=utc("2026-05-04T10:00"))
-
-    assert planned.run[0] == utc("2026-05-04T08:21")
-    assert planned.run[-1] == utc("2026-05-04T10:00")
-    assert planned.misfired == rules.Misfire(
-        first=utc("2026-05-04T00:01"), last=utc("2026-05-04T08:20"), count=500
-    )
+    assert planned.misfired == rules.Misfire(first=utc(first), last=utc(last), count=count)
+    found = (planned.run[0], planned.run[-1]) if planned.run else None
+    assert found == (ran and tuple(map(utc, ran)))
+    assert planned.next_at == utc(next_at)
 
 
 def test_a_job_is_over_when_nothing_is_left_to_settle() -> None:

@@ -179,27 +179,18 @@ def test_an_event_that_cannot_follow_is_refused(bodies: tuple[Body, ...]) -> Non
         apply(state, event)
 
 
-def test_a_log_begins_with_its_session() -> None:
-    """The head of a log that was cut off must not pass for a new session."""
+def test_a_log_without_its_head_or_one_of_its_events_is_refused() -> None:
+    """A missing event may be somebody's message; going on would hide the loss."""
     log = Log()
     received = log.add(RECEIVED)
 
-    with pytest.raises(CorruptJournalError, match="begins with session_started"):
-        apply(None, received)
-    with pytest.raises(CorruptJournalError, match="begins with session_started"):
-        apply(None, replace(log.events[0], seq=2))
-
-
-@table("seq", [1, 2, 4])
-def test_a_hole_or_a_repeat_in_the_numbers_is_refused(seq: int) -> None:
-    """A missing event may be somebody's message; going on would hide the loss."""
-    log = Log()
-    log.add(RECEIVED)
-    event = replace(log.add(RECEIVED), seq=seq)
-    state = after(RECEIVED)
-
-    with pytest.raises(CorruptJournalError, match="event 3 is missing"):
-        apply(state, event)
+    # The head of a log that was cut off must not pass for a new session.
+    for first in (received, replace(log.events[0], seq=2)):
+        with pytest.raises(CorruptJournalError, match="begins with session_started"):
+            apply(None, first)
+    for seq in (1, 2, 4):  # repeats, and a hole
+        with pytest.raises(CorruptJournalError, match="event 3 is missing"):
+            apply(after(RECEIVED), replace(log.add(RECEIVED), seq=seq))
 
 
 def test_a_turn_goes_from_message_to_answer() -> None:
@@ -248,16 +239,15 @@ def test_messages_that_arrive_in_a_turn_wait_for_the_next_one() -> None:
     assert joined.window_messages == 7
 
 
-def test_a_turn_may_fail_before_its_reply() -> None:
-    """A model that never answers must not leave the turn open for ever."""
+def test_a_turn_may_end_and_a_call_be_answered_without_having_got_far() -> None:
+    """What never came must not leave a turn or a call open for ever."""
+    # A model that never answers must not leave the turn open for ever.
     state = after(RECEIVED, TURN, STEP, replace(ENDED, outcome="failed", error="no key"))
 
     assert state.pending[0].steps == ()
     assert (state.pending[0].outcome, state.pending[0].error) == ("failed", "no key")
 
-
-def test_a_call_may_get_its_result_without_having_begun() -> None:
-    """Cancelled and skipped calls never run, and still need their result."""
+    # Cancelled and skipped calls never run, and still need their result.
     state = after(RECEIVED, TURN, STEP, replace(REPLIED, calls=CALLS[:1]), finish("a"))
 
     assert state.open_turn is not None
@@ -265,7 +255,7 @@ def test_a_call_may_get_its_result_without_having_begun() -> None:
     assert len(state.open_turn.steps) == 1
 
 
-def test_pending_turns_become_checkpointed_after_fifty_events() -> None:
+def test_pending_turns_become_checkpointed_after_fifty_events_or_messages() -> None:
     """A snapshot holds only what is checkpointed: without a roll, a log grows for ever."""
     log = Log()
     for number in range(1, 10):  # five events each
@@ -279,23 +269,21 @@ def test_pending_turns_become_checkpointed_after_fifty_events() -> None:
     assert rolled.checkpoint_seq == rolled.last_seq == 51
     assert rolled.held_turns == (*before.pending, rolled.checkpointed[-1])
 
+    # One turn may answer many messages that came long before: few events, and yet a roll.
+    for messages, pending in ((48, 49), (49, 0)):
+        log = Log()
+        received = tuple(log.add(RECEIVED).seq for _ in range(messages))
+        log.add(StatusChanged(status="paused"))
+        log.add(TurnStarted(turn=1, received=received, window_messages=1000))
+        for body in (STEP, ModelReplied(text="all"), ENDED):
+            log.add(body)
+        state = of(log)
 
-@table(("messages", "pending"), [(48, 49), (49, 0)])
-def test_fifty_pending_messages_become_checkpointed(messages: int, pending: int) -> None:
-    """One turn may answer many messages that came long before: few events, and yet a roll."""
-    log = Log()
-    received = tuple(log.add(RECEIVED).seq for _ in range(messages))
-    log.add(StatusChanged(status="paused"))
-    log.add(TurnStarted(turn=1, received=received, window_messages=1000))
-    for body in (STEP, ModelReplied(text="all"), ENDED):
-        log.add(body)
-    state = of(log)
-
-    assert state.pending_messages == pending
-    assert state.checkpointed_messages == messages + 1 - pending
+        assert state.pending_messages == pending
+        assert state.checkpointed_messages == messages + 1 - pending
 
 
-def test_the_oldest_whole_turns_leave_the_window() -> None:
+def test_the_oldest_whole_turns_leave_the_window_and_never_the_running_one() -> None:
     """Memory stays bounded; how much has gone is known, because the model is told."""
     log = Log()
     for number in range(1, 31):
@@ -306,9 +294,7 @@ def test_the_oldest_whole_turns_leave_the_window() -> None:
     assert state.logged_messages == 150
     assert state.conversation.left_messages == 50
 
-
-def test_a_running_turn_counts_in_the_window_and_is_never_cut() -> None:
-    """A turn of many steps lets old turns go, and stays whole itself."""
+    # A turn of many steps lets old turns go, and stays whole itself.
     log = Log()
     for number in range(1, 26):
         log.run(simple_turn(number), window_messages=50)
@@ -326,16 +312,15 @@ def test_a_running_turn_counts_in_the_window_and_is_never_cut() -> None:
     assert state.open_turn is not None
     assert len(state.open_turn.steps) == 70
 
-
-def test_an_open_step_is_not_counted_as_left() -> None:
-    """A reply whose calls still run is not missing, it is on its way."""
+    # A reply whose calls still run is not missing, it is on its way.
     state = after(RECEIVED, TURN, STEP, REPLIED, finish("a"))
 
     assert (state.logged_messages, state.conversation.left_messages) == (3, 0)
 
 
-def test_usage_adds_up_over_the_session() -> None:
-    """Cost is read from here; a turn that failed has cost as well."""
+def test_usage_adds_up_over_the_session_and_its_summaries() -> None:
+    """Whoever reads what a session used sees all of it."""
+    # Cost is read from here; a turn that failed has cost as well.
     used = Usage(input_tokens=10, output_tokens=2, cached_tokens=4)
     first = (STEP, ModelReplied(text="a", usage=used), replace(ENDED, outcome="failed"))
     state = after(
@@ -349,6 +334,11 @@ def test_usage_adds_up_over_the_session() -> None:
     )
 
     assert state.usage == Usage(input_tokens=20, output_tokens=4, cached_tokens=8)
+
+    # Whoever reads what a session used sees all of it.
+    state = after(*TWO_TURNS, summarised(1), summarised(2, error="cut short"))
+
+    assert state.usage == Usage(input_tokens=100, output_tokens=10)
 
 
 def test_the_latest_idempotency_keys_are_remembered() -> None:
@@ -365,7 +355,7 @@ def test_the_latest_idempotency_keys_are_remembered() -> None:
     assert "" not in seen
 
 
-def test_an_announcement_is_kept_for_the_turn_after_it_and_known_by_its_key() -> None:
+def test_an_announcement_is_kept_for_the_turn_after_it_and_changes_nothing_now() -> None:
     """The model must know what was said in its name, and a repeat is not said again."""
     said = Announced(
         text="Stand-up!", sender="schedule", idempotency_key="k", title="Job", untrusted=True
@@ -387,9 +377,7 @@ def test_an_announcement_is_kept_for_the_turn_after_it_and_known_by_its_key() ->
     assert state.open_turn.users == (UserMessage(seq=2, text="hi"),)
     assert not state.open_turn.is_tainted
 
-
-def test_an_announcement_changes_nothing_of_what_the_model_is_shown_now() -> None:
-    """The request that is under way, and the prefix of the next, stay as they are."""
+    # The request that is under way, and the prefix of the next, stay as they are.
     before = after(RECEIVED, TURN, STEP)
     state = after(RECEIVED, TURN, STEP, Announced(text="Stand-up!", delivers=True))
 
@@ -397,20 +385,16 @@ def test_an_announcement_changes_nothing_of_what_the_model_is_shown_now() -> Non
     assert (state.status, state.logged_messages) == (before.status, before.logged_messages)
 
 
-@table("most", [0, 3, 30])
-def test_what_others_say_beside_does_not_push_out_what_was_said_in_the_agents_name(
-    most: int,
-) -> None:
+def test_announcements_are_pushed_out_by_announcements_alone() -> None:
     """How much chatter is told is the group's setting; the job's message is no chatter."""
-    chatter = [AmbientStored(text=f"{n}", max_messages=most) for n in range(40)]
-    state = after(Announced(text="Stand-up!"), *chatter)
+    for most in (0, 3, 30):
+        chatter = [AmbientStored(text=f"{n}", max_messages=most) for n in range(40)]
+        state = after(Announced(text="Stand-up!"), *chatter)
 
-    assert [each.own for each in state.ambient] == [True] + [False] * most
-    assert [each.text for each in state.ambient[1:]] == [f"{n}" for n in range(40 - most, 40)]
+        assert [each.own for each in state.ambient] == [True] + [False] * most
+        assert [each.text for each in state.ambient[1:]] == [f"{n}" for n in range(40 - most, 40)]
 
-
-def test_announcements_that_nobody_is_told_of_are_bounded() -> None:
-    """A job that speaks each minute where nobody answers must not fill the memory."""
+    # A job that speaks each minute where nobody answers must not fill the memory.
     state = after(*(Announced(text=f"{n}") for n in range(AMBIENT_LIMIT + 3)))
 
     assert len(state.ambient) == AMBIENT_LIMIT
@@ -463,8 +447,9 @@ def test_who_asks_twice_for_the_conversation_gets_one_value() -> None:
     assert replace(changed, instructions=state.instructions) == state
 
 
-def test_what_is_hidden_stands_until_more_is_hidden() -> None:
-    """Each reduction adds to those before; the newest word on a message counts."""
+def test_what_is_hidden_stays_hidden_and_takes_nothing_away() -> None:
+    """Each reduction adds to those before, and none of them comes back between two requests."""
+    # Each reduction adds to those before; the newest word on a message counts.
     first = ContextReduced(stage="mask", dropped=(5,), replaced=(instead(2), instead(7)))
     second = ContextReduced(stage="clear", dropped=(10,), replaced=(instead(7, "[gone]"),))
     state = after(*TWO_TURNS, first, second)
@@ -475,9 +460,7 @@ def test_what_is_hidden_stands_until_more_is_hidden() -> None:
     )
     assert state.conversation.reductions == state.reductions
 
-
-def test_a_cut_moves_forward_only() -> None:
-    """What was hidden from the model once does not come back between two requests."""
+    # What was hidden from the model once does not come back between two requests.
     cut = after(*TWO_TURNS, ContextReduced(stage="jump", cut_turn=3))
     again = after(
         *TWO_TURNS,
@@ -491,9 +474,7 @@ def test_a_cut_moves_forward_only() -> None:
     assert again.reductions.cut_turn == 3
     assert again.reductions.summary is not None
 
-
-def test_hiding_changes_nothing_of_what_is_held() -> None:
-    """Rendering hides; the turns themselves stay, and so does the count of messages."""
+    # Rendering hides; the turns themselves stay, and so does the count of messages.
     before = after(*TWO_TURNS)
     hidden = after(*TWO_TURNS, ContextReduced(stage="jump", cut_turn=3, messages=4), summarised(2))
 
@@ -502,7 +483,7 @@ def test_hiding_changes_nothing_of_what_is_held() -> None:
     assert hidden.last_seq == before.last_seq + 2
 
 
-def test_what_was_said_of_turns_that_are_cut_off_is_forgotten() -> None:
+def test_what_was_said_of_turns_that_are_gone_is_forgotten() -> None:
     """The state of a long session must not grow with every result that was ever cleared."""
     single = ContextReduced(stage="clear", dropped=(5, 10), replaced=(instead(2), instead(7)))
     first_cut = after(*TWO_TURNS, single, ContextReduced(stage="jump", cut_turn=2))
@@ -515,9 +496,7 @@ def test_what_was_said_of_turns_that_are_cut_off_is_forgotten() -> None:
     )
     assert (all_cut.reductions.dropped, all_cut.reductions.replaced) == (frozenset(), {})
 
-
-def test_a_message_of_the_running_turn_stays_shortened_when_older_turns_are_cut_off() -> None:
-    """It may have come while an older turn was running: its number is no sign of its age."""
+    # It may have come while an older turn was running: its number is no sign of its age.
     state = after(
         *(RECEIVED, TURN, STEP, RECEIVED, ModelReplied(text="a"), ENDED),  # the second is event 5
         replace(TURN, turn=2, received=(5,)),
@@ -527,9 +506,7 @@ def test_a_message_of_the_running_turn_stays_shortened_when_older_turns_are_cut_
 
     assert state.reductions.replaced == {5: instead(5, "a long que...")}
 
-
-def test_what_left_the_window_is_forgotten_too() -> None:
-    """A policy that only clears never cuts, and its state must stay bounded all the same."""
+    # A policy that only clears never cuts, and its state must stay bounded all the same.
     log = Log()
     for number in range(1, 26):  # five events each, in a window of ten messages
         log.run(simple_turn(number), window_messages=10)
@@ -551,17 +528,13 @@ def test_the_notes_of_emergencies_add_up_until_a_summary_tells_of_them() -> None
     assert after(*both).reductions.note == noted
     assert after(*both, summarised(2, text=f"They met.\n{noted}")).reductions.note == ""
 
-
-def test_a_note_that_came_while_a_summary_was_made_stays() -> None:
-    """The summary cannot tell of what it did not know."""
+    # The summary cannot tell of what it did not know.
     late = ContextReduced(stage="halve", cut_turn=2, note="4 messages left.")
     state = after(*TWO_TURNS, late, summarised(1, text="They met."))
 
     assert state.reductions.note == "4 messages left."
 
-
-def test_notes_are_bounded_and_the_newest_are_kept() -> None:
-    """Where nobody writes summaries, every emergency of a long session adds one."""
+    # Where nobody writes summaries, every emergency of a long session adds one.
     notes = [f"{number} messages left." for number in range(500)]
     state = after(*(ContextReduced(stage="halve", note=note) for note in notes))
 
@@ -569,8 +542,9 @@ def test_notes_are_bounded_and_the_newest_are_kept() -> None:
     assert state.reductions.note.endswith(notes[-1])
 
 
-def test_a_summary_takes_the_place_of_the_turns_it_tells_of() -> None:
-    """Chained: the newer one stands for the older one's messages as well."""
+def test_a_summary_takes_the_place_of_the_turns_it_tells_of_and_of_no_later_ones() -> None:
+    """Messages that arrive while it is written are all kept."""
+    # Chained: the newer one stands for the older one's messages as well.
     first = after(*TWO_TURNS, summarised(1))
     second = after(*TWO_TURNS, summarised(1), replace(summarised(2, text="All."), path="2.txt"))
 
@@ -581,9 +555,7 @@ def test_a_summary_takes_the_place_of_the_turns_it_tells_of() -> None:
         cut_turn=3, summary=Summary(last_turn=2, messages=4, text="All.", path="2.txt")
     )
 
-
-def test_messages_that_arrive_while_a_summary_is_written_are_all_kept() -> None:
-    """It is written beside the conversation and told in the middle of a later turn."""
+    # It is written beside the conversation and told in the middle of a later turn.
     running = (RECEIVED, replace(TURN, turn=3, received=(12,)), replace(STEP, turn=3), RECEIVED)
     state = after(*TWO_TURNS, *running, summarised(2), ModelReplied(text="c", calls=CALLS))
     turn = state.open_turn
@@ -595,52 +567,37 @@ def test_messages_that_arrive_while_a_summary_is_written_are_all_kept() -> None:
     assert state.reductions.cut_turn == 3
 
 
-@table(("failures", "cool_down_s"), [(1, 60), (2, 300), (3, 900), (4, 900)])
-def test_failed_summaries_cool_down_by_the_time_of_their_events(
-    failures: int, cool_down_s: int
-) -> None:
+def test_failed_summaries_cool_down_by_the_time_of_their_events() -> None:
     """From the event's own time, so that a restart neither forgets the wait nor begins it anew."""
-    log = Log()
-    for body in TWO_TURNS:
-        log.add(body)
-    last = log.events[-1]
-    for _ in range(failures):
-        last = log.add(summarised(1, error="the model did not answer"))
-    log.add(ContextReduced(stage="clear"))
-    state = of(log)
+    for failures, cool_down_s in ((1, 60), (2, 300), (3, 900), (4, 900)):
+        log = Log()
+        for body in TWO_TURNS:
+            log.add(body)
+        last = log.events[-1]
+        for _ in range(failures):
+            last = log.add(summarised(1, error="the model did not answer"))
+        log.add(ContextReduced(stage="clear"))
+        reductions = of(log).reductions
 
-    assert state.reductions.failures == failures
-    assert state.reductions.retry_at == last.at + timedelta(seconds=cool_down_s)
-    assert state.reductions.summary is not None
-    assert state.reductions.summary.source == "digest"
+        assert reductions.failures == failures
+        assert reductions.retry_at == last.at + timedelta(seconds=cool_down_s), failures
+        assert reductions.summary is not None
+        assert reductions.summary.source == "digest"
 
-
-def test_a_summary_that_succeeds_ends_the_cool_down() -> None:
-    """One bad evening of a provider must not slow a session down for ever."""
+    # One bad evening of a provider must not slow a session down for ever.
     failed = [summarised(1, error="no")] * 5
-    state = after(*TWO_TURNS, *failed, summarised(1), summarised(2, error="no"))
-    well = after(*TWO_TURNS, *failed, summarised(1))
+    well = after(*TWO_TURNS, *failed, summarised(1)).reductions
+    anew = after(*TWO_TURNS, *failed, summarised(1), summarised(2, error="no")).reductions
+    assert (well.failures, well.retry_at, anew.failures) == (0, None, 1)
 
-    assert (well.reductions.failures, well.reductions.retry_at) == (0, None)
-    assert state.reductions.failures == 1
-
-
-def test_a_digest_that_nobody_tried_to_better_is_no_failure() -> None:
-    """Without a summariser there is nothing to wait for."""
-    state = after(*TWO_TURNS, replace(summarised(1), source="digest", tries=0))
-
-    assert (state.reductions.failures, state.reductions.retry_at) == (0, None)
+    # Without a summariser there is nothing to wait for.
+    digest = after(*TWO_TURNS, replace(summarised(1), source="digest", tries=0)).reductions
+    assert (digest.failures, digest.retry_at) == (0, None)
 
 
-def test_summaries_cost_tokens_too() -> None:
-    """Whoever reads what a session used sees all of it."""
-    state = after(*TWO_TURNS, summarised(1), summarised(2, error="cut short"))
-
-    assert state.usage == Usage(input_tokens=100, output_tokens=10)
-
-
-def test_the_last_request_is_remembered_until_something_is_hidden() -> None:
-    """The next request is compared with it, and after a cut there is nothing to compare."""
+def test_the_last_request_is_remembered_and_its_cache_misses_are_counted() -> None:
+    """A cache that misses is money, and shows that something in the prompt moves."""
+    # The next request is compared with it, and after a cut there is nothing to compare.
     used = Usage(input_tokens=130, output_tokens=6)
     replied = ModelReplied(text="c", fingerprint=SENT, usage=used)
     begun = (*TWO_TURNS, RECEIVED, replace(TURN, turn=3, received=(12,)), replace(STEP, turn=3))
@@ -654,9 +611,7 @@ def test_the_last_request_is_remembered_until_something_is_hidden() -> None:
     assert (hidden.fingerprint, hidden.reported) == (cut, used)
     assert summed_up.fingerprint == cut
 
-
-def test_drifts_are_counted() -> None:
-    """A cache that misses is money; the count shows that something in the prompt moves."""
+    # A cache that misses is money; the count shows that something in the prompt moves.
     is_cache_miss = ModelReplied(
         text="b", calls=CALLS[:1], fingerprint=replace(SENT, is_cache_miss=True)
     )
