@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 import anyio.abc
 import pytest
+from support.contracts import left_out_of
 from support.discord_api import TOKEN as DISCORD_TOKEN
 from support.discord_api import DiscordApi, open_discord_api
 from support.inbox import QuickClock
@@ -29,7 +30,7 @@ BACKLOG: Final = 5
 ODD: Final = {"message": {"message_id": "odd", "chat": 5}}
 
 
-class TestPolling(ChannelContract):
+class Polling(ChannelContract):
     """Telegram, asked for updates."""
 
     chat_id = str(ANN)
@@ -131,7 +132,7 @@ class TestPolling(ChannelContract):
         return str(json.loads(payload)["text"])
 
 
-class TestWebhook(TestPolling):
+class Webhook(Polling):
     """Telegram, which calls us: it brings again what was not answered with 200."""
 
     tasks: anyio.abc.TaskGroup
@@ -182,18 +183,12 @@ class TestWebhook(TestPolling):
                     self.tasks.start_soon(deliver, update)
 
 
-class TestDiscord(ChannelContract):
+class Discord(ChannelContract):
     """Discord: cursors and histories."""
 
     backlog_max_messages = BACKLOG
     keeps_reactions = False
     api: DiscordApi
-
-    @pytest.fixture(autouse=True)
-    def _no_pauses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(client, "IDENTIFY_PAUSE_S", (0.0, 0.0))
-        monkeypatch.setattr(client, "GUILD_READY_S", 0.02)
-        monkeypatch.setattr(client, "CONNECT_PAUSE_S", (0.01, 0.01))
 
     @asynccontextmanager
     async def open_platform(self) -> AsyncGenerator[None]:
@@ -370,18 +365,14 @@ while True:
 "A folder of letters, `in/NUMBER.CHAT`: one that was taken is removed."
 
 
-class TestProgram(ChannelContract):
+class Program(ChannelContract):
     """A program of somebody's own, which brings again what was not taken."""
 
-    folder: Path
-
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder, self.letters = tmp_path, 0
-        (tmp_path / "in").mkdir()
-        (tmp_path / "out").mkdir()
-        (tmp_path / "files").mkdir()
-        self.channels = [write_plugin(tmp_path, PROGRAM, clock=SystemClock()) for _ in range(2)]
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.letters = folder, 0
+        for name in ("in", "out", "files"):
+            (folder / name).mkdir()
+        self.channels = [write_plugin(folder, PROGRAM, clock=SystemClock()) for _ in range(2)]
 
     def make_channel(self) -> PluginAdapter:
         """Return the program."""
@@ -461,3 +452,30 @@ class TestProgram(ChannelContract):
     def text_of(self, payload: str) -> str:
         """Return the text."""
         return payload.partition(":")[2]
+
+
+DELETION: Final = "test_a_deletion_of_what_somebody_wrote_names_the_message"
+FILES_AS_ONE: Final = "test_files_of_one_message_are_one_message"
+
+
+@pytest.mark.parametrize(
+    ("make", "left_out"),
+    [
+        pytest.param(lambda _: Polling(), {DELETION}, id="Telegram, asked"),
+        pytest.param(lambda _: Webhook(), {DELETION}, id="Telegram, calling"),
+        pytest.param(lambda _: Discord(), set(), id="Discord"),
+        pytest.param(Program, {FILES_AS_ONE}, id="a program"),
+    ],
+)
+def test_a_channel_keeps_the_contract(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Path], ChannelContract],
+    left_out: set[str],
+) -> None:
+    """Each promise is tried, but for those of what its platform cannot do."""
+    monkeypatch.setattr(client, "IDENTIFY_PAUSE_S", (0.0, 0.0))
+    monkeypatch.setattr(client, "GUILD_READY_S", 0.02)
+    monkeypatch.setattr(client, "CONNECT_PAUSE_S", (0.01, 0.01))
+
+    assert left_out_of(make, tmp_path) == left_out
