@@ -525,19 +525,21 @@ def at(llmock: LLMock) -> ModelSpec:
     )
 
 
-@pytest.mark.parametrize("fault", [fault for _, fault in RECOVERED], ids=[n for n, _ in RECOVERED])
+@table("fault", [fault for _, fault in RECOVERED], ids=[name for name, _ in RECOVERED])
 async def test_llmock_finds_nothing_wrong_with_a_recovered_fault(
-    llmock: LLMock, fault: Callable[[LLMock], object], tmp_path: Path
+    fault: Callable[[LLMock], object], tmp_path: Path
 ) -> None:
     """A judge that is not ours: it knows what clients get wrong."""
-    fault(llmock)
-    llmock.reply("The whole reply in one piece of work.", times=None)
-    async with open_providers(environ=KEYS, models_dir=tmp_path) as providers:
-        reply = await answered(providers.make(at(llmock), tmp_path), request())
+    with LLMockServer() as server:
+        llmock = LLMock(server)
+        fault(llmock)
+        llmock.reply("The whole reply in one piece of work.", times=None)
+        async with open_providers(environ=KEYS, models_dir=tmp_path) as providers:
+            reply = await answered(providers.make(at(llmock), tmp_path), request())
 
-    assert isinstance(reply, Reply)
-    assert reply.text == "The whole reply in one piece of work."
-    llmock.assert_resilient(strict=True)
+        assert isinstance(reply, Reply)
+        assert reply.text == "The whole reply in one piece of work."
+        llmock.assert_resilient(strict=True)
 
 
 FINAL: tuple[tuple[str, Callable[[LLMock], object], type[Exception]], ...] = (
@@ -548,16 +550,18 @@ FINAL: tuple[tuple[str, Callable[[LLMock], object], type[Exception]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("fault", "kind"), [f[1:] for f in FINAL], ids=[f[0] for f in FINAL])
+@table(("fault", "kind"), [each[1:] for each in FINAL], ids=[each[0] for each in FINAL])
 async def test_llmock_sees_no_retry_of_what_cannot_succeed(
-    llmock: LLMock, fault: Callable[[LLMock], object], kind: type[Exception], tmp_path: Path
+    fault: Callable[[LLMock], object], kind: type[Exception], tmp_path: Path
 ) -> None:
     """A refused key is not right the second time."""
-    fault(llmock)
-    async with open_providers(environ=KEYS, models_dir=tmp_path) as providers:
-        assert type(await answered(providers.make(at(llmock), tmp_path), request())) is kind
+    with LLMockServer() as server:
+        llmock = LLMock(server)
+        fault(llmock)
+        async with open_providers(environ=KEYS, models_dir=tmp_path) as providers:
+            assert type(await answered(providers.make(at(llmock), tmp_path), request())) is kind
 
-    llmock.assert_resilient(strict=True)
+        llmock.assert_resilient(strict=True)
 
 
 async def test_llmock_tool_calls_make_a_whole_loop(llmock: LLMock, tmp_path: Path) -> None:
