@@ -19,7 +19,9 @@ async def test_it_answers_the_official_client_without_streaming() -> None:
     """Tests of the gateway's own HTTP use plain answers as well."""
     async with open_model_api() as api:
         api.script(Answer(text="Hello"), refused(404, "gone"))
-        async with openai.AsyncOpenAI(base_url=api.url, api_key="k", max_retries=0) as client:
+        async with openai.AsyncOpenAI(
+            base_url=api.url, api_key="k", max_retries=0, timeout=WAIT_S
+        ) as client:
             completion = await client.chat.completions.create(
                 model="fake-1", messages=[{"role": "user", "content": "Hi"}]
             )
@@ -42,7 +44,9 @@ async def test_as_a_process_it_prints_its_address_and_serves() -> None:
         with anyio.fail_after(WAIT_S):
             lines = BufferedByteReceiveStream(process.stdout)
             url = (await lines.receive_until(b"\n", 200)).decode()
-        async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client:
+        async with openai.AsyncOpenAI(
+            base_url=url, api_key="k", max_retries=0, timeout=WAIT_S
+        ) as client:
             stream = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "Hi"}], stream=True
             )

@@ -92,7 +92,8 @@ async def test_each_chat_is_answered_once_whichever_node_has_its_conversation(
                 telegram.say("three", chat=chat)
             await telegram.until(lambda: answers(telegram, "you said three").total() == len(CHATS))
     for text in ("one", "two", "three"):
-        assert answers(telegram, f"you said {text}") == Counter(CHATS)
+        told = answers(telegram, f"you said {text}")
+        assert told == Counter(CHATS), [call.params for call in telegram.sent("sendMessage")]
 
 
 async def _shared(gateway: Gateway) -> None:

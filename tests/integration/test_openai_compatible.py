@@ -404,7 +404,9 @@ async def official(api: ModelApi, answer: Answer) -> Reply:
     """Return an answer as the official client reads it."""
     api.script(answer)
     text, calls, usage, finish_reason = "", dict[int, list[str]](), Usage(), ""
-    async with openai.AsyncOpenAI(base_url=api.url, api_key=KEY, max_retries=0) as client:
+    async with openai.AsyncOpenAI(
+        base_url=api.url, api_key=KEY, max_retries=0, timeout=WAIT_S
+    ) as client:
         stream = await client.chat.completions.create(
             model="fake-1",
             messages=[{"role": "user", "content": "Hi"}],

@@ -21,6 +21,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from pydantic import TypeAdapter
 from support.answers import Answer
 from support.model_api import ModelApi, open_model_api
+from support.patience import WAIT_S
 from support.provider_kinds import (
     ANTHROPIC,
     KEY,
@@ -140,7 +141,9 @@ async def test_anthropic_reads_as_the_official_client_does(answer: Answer) -> No
     """An independent reading of the same events: text, thoughts, calls, usage and end agree."""
     async with open_model_api() as api, open_kind(ANTHROPIC, api) as adapter:
         api.script(answer, answer)
-        client = anthropic.AsyncAnthropic(base_url=api.address, api_key=KEY, max_retries=0)
+        client = anthropic.AsyncAnthropic(
+            base_url=api.address, api_key=KEY, max_retries=0, timeout=WAIT_S
+        )
         async with (
             client,
             client.messages.stream(
@@ -157,7 +160,9 @@ async def test_the_api_of_these_tests_answers_anthropics_client_without_streamin
     """Whoever speaks for the real API has to be understood by its own client."""
     async with open_model_api() as api:
         api.script(CALLS)
-        async with anthropic.AsyncAnthropic(base_url=api.address, api_key=KEY) as client:
+        async with anthropic.AsyncAnthropic(
+            base_url=api.address, api_key=KEY, timeout=WAIT_S
+        ) as client:
             message = await client.messages.create(
                 model="m", max_tokens=10, messages=[{"role": "user", "content": "Hi"}]
             )
@@ -180,7 +185,9 @@ async def test_the_refusals_of_these_tests_are_anthropics(
     """An error that its own client would not know proves nothing."""
     async with open_model_api() as api:
         api.script(ANTHROPIC.refuse(status, "no"))
-        client = anthropic.AsyncAnthropic(base_url=api.address, api_key=KEY, max_retries=0)
+        client = anthropic.AsyncAnthropic(
+            base_url=api.address, api_key=KEY, max_retries=0, timeout=WAIT_S
+        )
         async with client:
             with pytest.raises(error) as raised:
                 await client.messages.create(
@@ -198,7 +205,7 @@ async def official_response(api: ModelApi) -> Reply:
     """Return an answer as the official client reads it, having checked each of its events."""
     end: openai.types.responses.Response | None = None
     text = ""
-    client = openai.AsyncOpenAI(base_url=api.url, api_key=KEY, max_retries=0)
+    client = openai.AsyncOpenAI(base_url=api.url, api_key=KEY, max_retries=0, timeout=WAIT_S)
     async with (
         client,
         await client.responses.create(model="m", input="Hi", store=False, stream=True) as stream,

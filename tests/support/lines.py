@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
+from support.patience import WAIT_S
 
 State: TypeAlias = Literal["open", "cut", "silent", "deaf"]
 """What passes.
@@ -27,8 +28,8 @@ class Line:
         "Where new connections lead."
         self.port = 0
         "Where it is entered."
-        self.dropped = 0
-        "Bytes of answers that did not arrive."
+        self._dropped = anyio.Event()
+        "Set when an answer did not arrive."
         self._state: State = "open"
         self._losses = 0
         self._scopes = set[anyio.CancelScope]()
@@ -43,6 +44,11 @@ class Line:
     def lose(self) -> None:
         """Let nothing pass of what is connected now, its end neither; who comes anew gets in."""
         self._losses += 1
+
+    async def until_dropped(self) -> None:
+        """Wait until an answer did not arrive."""
+        with anyio.fail_after(WAIT_S):
+            await self._dropped.wait()
 
     async def carry(self, here: ByteStream) -> None:
         """Carry one connection."""
@@ -73,7 +79,7 @@ class Line:
                         if self._state == "open" or (self._state == "deaf" and not is_answer):
                             await goal.send(data)
                         elif is_answer:
-                            self.dropped += len(data)
+                            self._dropped.set()
                 except _ENDED:
                     if self._losses == losses or is_answer:
                         ways.cancel_scope.cancel()

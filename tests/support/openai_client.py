@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import openai
 from openai.types.chat import ChatCompletionMessageParam
 from support.gateway import HttpGateway
+from support.patience import WAIT_S
 
 KEY = "user-token"
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
@@ -19,6 +20,6 @@ async def client_of(
 ) -> AsyncGenerator[openai.AsyncOpenAI]:
     """Open the official client on a gateway."""
     async with openai.AsyncOpenAI(
-        base_url=f"{gateway.base_url}/v1", api_key=key, max_retries=retries
+        base_url=f"{gateway.base_url}/v1", api_key=key, max_retries=retries, timeout=WAIT_S
     ) as client:
         yield client
