@@ -74,17 +74,18 @@ def shown(message: AnyMessage) -> str:
     return f"{type(message).__name__}: {message.text[:60]!r}"
 
 
-def test_all_is_shown_where_all_fits() -> None:
-    """Nothing may be hidden that does not have to be, and then no notice stands there."""
+def test_the_oldest_leave_where_not_all_fits() -> None:
+    """And the model is told how many."""
+    # All is shown where all fits. Nothing may be hidden that does not have to be, and then no
+    # notice stands there.
     rendered = render(chat(3), agent())
 
     assert seqs(rendered) == [1, 2, 3, 4, 5, 6, 7]
     assert (len(seqs(rendered)), rendered.omitted_messages) == (7, 0)
     assert not any(isinstance(message, Notice) for message in rendered.request.messages)
 
-
-def test_the_oldest_leave_and_the_model_is_told_how_many() -> None:
-    """The seed's own example: 47 older messages omitted, said directly after the system prompt."""
+    # The oldest leave and the model is told how many. The seed's own example: 47 older messages
+    # omitted, said directly after the system prompt.
     # 51 messages in all: the question (5 tokens) and three older ones fit 305.
     rendered = render(chat(25), agent(cap_tokens=305))
 
@@ -99,36 +100,35 @@ def test_the_oldest_leave_and_the_model_is_told_how_many() -> None:
     )
     assert (len(seqs(rendered)), rendered.omitted_messages) == (4, 47)
 
-
-def test_a_budget_is_used_up_to_its_last_token() -> None:
-    """`used > budget` stops the walk, `used == budget` does not."""
+    # A budget is used up to its last token. `used > budget` stops the walk, `used == budget` does
+    # not.
     assert len(seqs(render(chat(5), agent(cap_tokens=205)))) == 3
     assert len(seqs(render(chat(5), agent(cap_tokens=204)))) == 2
 
-
-def test_the_notice_counts_what_the_window_let_go() -> None:
-    """The seed's notice forgets messages that are no longer held; the model was told too few."""
-    rendered = render(chat(5, left_messages=1000), agent(cap_tokens=205))
-
-    assert rendered.omitted_messages == 1000 + 8
-    assert texts(rendered)[0] == "Notice: '[conversation truncated — 1008 older messages omitted]'"
-
-
-def test_the_notice_stands_even_where_all_that_is_held_is_shown() -> None:
-    """What the window let go is missing for the model all the same."""
-    rendered = render(chat(2, left_messages=1), agent())
-
-    assert rendered.omitted_messages == 1
-    assert isinstance(rendered.request.messages[0], Notice)
-
-
-def test_a_large_message_ends_the_walk() -> None:
-    """Skipping it and going on would show an answer to a question that is not there."""
+    # A large message ends the walk. Skipping it and going on would show an answer to a question
+    # that is not there.
     big = Turn(number=1, users=(UserMessage(text="x" * 4000),))
     small = asking("small")
     rendered = render(numbered([small, big, small], asking("now?")), agent(cap_tokens=500))
 
     assert seqs(rendered) == [3, 4]
+
+
+def test_the_notice_counts_what_the_window_let_go() -> None:
+    """It is missing for the model all the same."""
+    # The notice counts what the window let go. The seed's notice forgets messages that are no
+    # longer held; the model was told too few.
+    rendered = render(chat(5, left_messages=1000), agent(cap_tokens=205))
+
+    assert rendered.omitted_messages == 1000 + 8
+    assert texts(rendered)[0] == "Notice: '[conversation truncated — 1008 older messages omitted]'"
+
+    # The notice stands even where all that is held is shown. What the window let go is missing for
+    # the model all the same.
+    rendered = render(chat(2, left_messages=1), agent())
+
+    assert rendered.omitted_messages == 1
+    assert isinstance(rendered.request.messages[0], Notice)
 
 
 def test_a_step_leaves_whole() -> None:
@@ -165,8 +165,10 @@ def test_the_notice_fits_even_a_tiny_window(window: int) -> None:
     assert sum(map(estimate_message, request.messages)) <= window
 
 
-def test_steps_of_the_current_turn_do_not_push_history_out() -> None:
-    """The cap leaves room for tool work; work that fits it must not change what stands before."""
+def test_history_gives_way_to_the_current_turn_where_the_window_is_full() -> None:
+    """And not before."""
+    # Steps of the current turn do not push history out. The cap leaves room for tool work; work
+    # that fits it must not change what stands before.
     before = render(chat(25), agent(cap_tokens=305))
     working = asking("now?", steps=(calling("x" * 40_000), calling("y" * 40_000)))
     after = render(chat(25, running=working), agent(cap_tokens=305))
@@ -174,9 +176,8 @@ def test_steps_of_the_current_turn_do_not_push_history_out() -> None:
     assert after.omitted_messages == before.omitted_messages == 47
     assert after.request.messages[: len(before.request.messages)] == before.request.messages
 
-
-def test_history_gives_way_to_the_current_turn_where_the_window_is_full() -> None:
-    """The newest work is worth more than the oldest talk."""
+    # History gives way to the current turn where the window is full. The newest work is worth more
+    # than the oldest talk.
     spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
     rendered = render(chat(25, running=asking("now?", steps=(calling("x" * 4000),))), spec)
 
@@ -184,19 +185,20 @@ def test_history_gives_way_to_the_current_turn_where_the_window_is_full() -> Non
     assert rendered.omitted_messages == 45
 
 
-def test_a_question_larger_than_the_cap_is_sent_whole() -> None:
-    """The seed sent no user message at all where the newest one was over the history budget."""
-    question = "why? " * 20_000
-    rendered = render(chat(3, running=asking(question)), agent())
+def test_a_question_gives_way_last_and_is_shortened_with_true_numbers() -> None:
+    """A person's words are worth more than any output, and yet less than no answer at all."""
+    # A question larger than the cap is sent whole. The seed sent no user message at all where the
+    # newest one was over the history budget.
+    asked_for = "why? " * 20_000
+    rendered = render(chat(3, running=asking(asked_for)), agent())
 
     assert [message.text for message in rendered.request.messages] == [
         "[conversation truncated — 6 older messages omitted]",
-        question,
+        asked_for,
     ]
 
-
-def test_a_question_larger_than_the_window_is_shortened_with_true_numbers() -> None:
-    """Shortened, never dropped: a request without its question gets an answer to nothing."""
+    # A question larger than the window is shortened with true numbers. Shortened, never dropped: a
+    # request without its question gets an answer to nothing.
     spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
     rendered = render(numbered([], asking("why? " * 20_000)), spec)
     (question,) = rendered.request.messages
@@ -208,6 +210,37 @@ def test_a_question_larger_than_the_window_is_shortened_with_true_numbers() -> N
 [truncated: kept first ~1562 of ~25000 tokens (head)]\
 """)
     assert 1570 <= estimate_text(question.text) + 4 <= 1600
+
+    # The question gives way only after every result. A person's words are worth more than any
+    # output, and yet less than no answer at all.
+    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
+    asked = asking("q" * 8000, steps=(calling("a" * 3000),))
+    q, _, a = render(numbered([], asked), spec).request.messages
+
+    assert (q.text.lstrip("q"), a.text.lstrip("a")) == snapshot(
+        (
+            """\
+
+
+[truncated: kept first ~1491 of ~2000 tokens (head)]\
+""",
+            """\
+
+
+[truncated: kept first ~32 of ~750 tokens (head)]\
+""",
+        )
+    )
+
+    # What is in the log is not touched by shortening. A shortened view may be lost; the log may
+    # not.
+    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)
+    conversation = numbered([], asking("why? " * 20_000, steps=(calling("x" * 9000),)))
+    render(conversation, spec)
+
+    assert conversation.current is not None
+    assert conversation.current.users[0].text == "why? " * 20_000
+    assert conversation.current.steps[0].results[0].text == "x" * 9000
 
 
 def test_results_are_shortened_before_the_question_and_oldest_first() -> None:
@@ -236,39 +269,6 @@ def test_results_are_shortened_before_the_question_and_oldest_first() -> None:
     assert sum(map(estimate_message, rendered.request.messages)) == 1580
 
 
-def test_the_question_gives_way_only_after_every_result() -> None:
-    """A person's words are worth more than any output, and yet less than no answer at all."""
-    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
-    asked = asking("q" * 8000, steps=(calling("a" * 3000),))
-    q, _, a = render(numbered([], asked), spec).request.messages
-
-    assert (q.text.lstrip("q"), a.text.lstrip("a")) == snapshot(
-        (
-            """\
-
-
-[truncated: kept first ~1491 of ~2000 tokens (head)]\
-""",
-            """\
-
-
-[truncated: kept first ~32 of ~750 tokens (head)]\
-""",
-        )
-    )
-
-
-def test_what_is_in_the_log_is_not_touched_by_shortening() -> None:
-    """A shortened view may be lost; the log may not."""
-    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)
-    conversation = numbered([], asking("why? " * 20_000, steps=(calling("x" * 9000),)))
-    render(conversation, spec)
-
-    assert conversation.current is not None
-    assert conversation.current.users[0].text == "why? " * 20_000
-    assert conversation.current.steps[0].results[0].text == "x" * 9000
-
-
 def test_what_cannot_be_shortened_is_named() -> None:
     """One clear error, not a loop: it says which parts are too large and what to change."""
     spec = agent(window_tokens=2000, reserve_tokens=1700, prompt=PromptSpec(soul="x" * 40))
@@ -283,15 +283,15 @@ def test_what_cannot_be_shortened_is_named() -> None:
     )
 
 
-def test_without_a_running_turn_the_newest_finished_one_is_kept() -> None:
-    """A report between two turns must show what the last request looked like."""
+def test_a_conversation_at_rest_and_one_at_work_can_be_looked_at() -> None:
+    """What is shown is what a provider would take."""
+    # Without a running turn the newest finished one is kept. A report between two turns must show
+    # what the last request looked like.
     conversation = numbered([asking("old"), asking("x" * 400)], None)
 
     assert seqs(render(conversation, agent(cap_tokens=10))) == [2]
 
-
-def test_an_open_step_is_never_shown() -> None:
-    """Its calls have no results yet; no provider accepts that."""
+    # An open step is never shown. Its calls have no results yet; no provider accepts that.
     conversation = numbered([], asking("go", steps=(calling("one"),)))
     assert conversation.current is not None
     waiting = structs.replace(
@@ -301,6 +301,12 @@ def test_an_open_step_is_never_shown() -> None:
 
     assert seqs(render(structs.replace(conversation, current=waiting), agent())) == [1, 2, 3]
 
+    # An empty conversation renders to its prompt. A new session can be looked at before anybody
+    # wrote.
+    rendered = render(Conversation(), agent(prompt=PromptSpec(soul="Hi")))
+
+    assert (rendered.request.system, rendered.request.messages) == ("Hi", ())
+
 
 @table("outcome", ["failed", "cancelled", "interrupted"])
 def test_a_turn_without_a_reply_keeps_its_question_and_its_steps(outcome: Outcome) -> None:
@@ -308,13 +314,6 @@ def test_a_turn_without_a_reply_keeps_its_question_and_its_steps(outcome: Outcom
     failed = structs.replace(asking("go", steps=(calling("one"),)), outcome=outcome, error="gone")
 
     assert seqs(render(numbered([failed], asking("and now?")), agent())) == [1, 2, 3, 4]
-
-
-def test_an_empty_conversation_renders_to_its_prompt() -> None:
-    """A new session can be looked at before anybody wrote."""
-    rendered = render(Conversation(), agent(prompt=PromptSpec(soul="Hi")))
-
-    assert (rendered.request.system, rendered.request.messages) == ("Hi", ())
 
 
 def test_the_request_carries_the_agents_numbers() -> None:
@@ -326,8 +325,10 @@ def test_the_request_carries_the_agents_numbers() -> None:
     assert render(chat(0), agent(reserve_tokens=512)).request.max_output_tokens == 512
 
 
-def test_truncation_cuts_between_characters() -> None:
-    """Half a character is no UTF-8; the marker is the seed's, byte for byte."""
+def test_truncation_cuts_between_characters_and_where_it_gains() -> None:
+    """The marker is the seed's, byte for byte."""
+    # Truncation cuts between characters. Half a character is no UTF-8; the marker is the seed's,
+    # byte for byte.
     assert truncate_head("日本語日本語", 2) == snapshot("""\
 日本
 
@@ -340,8 +341,7 @@ def test_truncation_cuts_between_characters() -> None:
 """)
     assert truncate_head("日本語", 2) == "日本語"
 
-
-def test_truncation_that_gains_nothing_is_not_made() -> None:
-    """A marker longer than what it stands for would make the request larger."""
+    # Truncation that gains nothing is not made. A marker longer than what it stands for would make
+    # the request larger.
     assert shorten("abcd" * 20, excess_tokens=20, floor_tokens=8) == "abcd" * 20
     assert shorten("abcd" * 20, excess_tokens=0, floor_tokens=0) == "abcd" * 20

@@ -100,7 +100,9 @@ def older(
 
 
 def test_a_result_is_capped_at_8_000_tokens_and_names_its_file() -> None:
-    """One listing of a folder must not take the room of the whole conversation."""
+    """New results: what is too long keeps its ends and tells how to ask for the rest."""
+    # A result is capped at 8 000 tokens and names its file. One listing of a folder must not take
+    # the room of the whole conversation.
     text = "\n".join(f"line {n} of the output" for n in range(10_000))
     message = ToolResult(call_id="c", name="bash", text=text)
     kept = POLICY.shorten_result(POLICY.numbers, Limits(), message, "c.txt")
@@ -118,13 +120,19 @@ def test_a_result_is_capped_at_8_000_tokens_and_names_its_file() -> None:
         '[truncated: ~N of ~N tokens shown; recall_context(file="c.txt") returns it whole]'
     )
 
-
-def test_a_result_within_the_cap_stays_as_it_is() -> None:
-    """To the byte, blanks and broken characters included."""
+    # A result within the cap stays as it is. To the byte, blanks and broken characters included.
     text = words(3_000) + "\ud83d \x00"
     message = ToolResult(call_id="c", name="bash", text=text)
 
     assert POLICY.shorten_result(POLICY.numbers, Limits(), message, "c.txt") is text
+
+    # Who cannot ask is not told to. A tool that is named and not there costs a call and an error.
+    policy = policy_of(ContextSpec(), recalls=False)
+    message = ToolResult(call_id="c", name="bash", text="x" * 90_000)
+    kept = policy.shorten_result(policy.numbers, Limits(), message, "c.txt")
+
+    assert "recall_context" not in kept + policy.notice(3) + policy.gap(2)
+    assert is_cleared(policy.numbers.markers.cleared(5_210, 412))
 
 
 @table(("shape", "ends"), [("head", "HH"), ("tail", "TT"), ("both", "HT")])
@@ -140,21 +148,13 @@ def test_either_end_of_a_result_can_stay(shape: str, ends: str) -> None:
     assert without[0] + without[-1] == ends
 
 
-def test_who_cannot_ask_is_not_told_to() -> None:
-    """A tool that is named and not there costs a call and an error."""
-    policy = policy_of(ContextSpec(), recalls=False)
-    message = ToolResult(call_id="c", name="bash", text="x" * 90_000)
-    kept = policy.shorten_result(policy.numbers, Limits(), message, "c.txt")
-
-    assert "recall_context" not in kept + policy.notice(3) + policy.gap(2)
-    assert is_cleared(policy.numbers.markers.cleared(5_210, 412))
-
-
 # --- old results ---
 
 
 def test_old_results_become_a_line_that_says_how_to_ask() -> None:
-    """From 60 % on; the first two and the newest five of the turn stay."""
+    """[9] From 60 % on, also where a long turn has one question; each marker names one message."""
+    # Old results become a line that says how to ask. From 60 % on; the first two and the newest
+    # five of the turn stay.
     messages = working(24, 1_000)
     applied, request = run("everturn", messages, window=30_000, reserve=1_000)
     cleared = [m["content"] for m in request if m["role"] == "tool" and len(m["content"]) < 200]
@@ -166,9 +166,8 @@ def test_old_results_become_a_line_that_says_how_to_ask() -> None:
     )
     assert applied.total_tokens < 30_000
 
-
-def test_the_markers_name_the_message_since_calls_may_share_an_id() -> None:
-    """Some models use an id again and again; the number of a message stands for one alone."""
+    # The markers name the message since calls may share an id. Some models use an id again and
+    # again; the number of a message stands for one alone.
     messages = [user("go"), *(m for _ in range(24) for m in step("same", words(1_000)))]
     _, request = run("everturn", messages, window=30_000, reserve=1_000)
     named = [i for i, m in enumerate(request) if f"recall_context(message={i + 1})" in str(m)]
@@ -176,8 +175,10 @@ def test_the_markers_name_the_message_since_calls_may_share_an_id() -> None:
     assert len(named) > 5
 
 
-def test_nothing_is_cleared_below_the_trigger_or_for_too_little() -> None:
-    """A cut costs the provider's cache; a few tokens are not worth it."""
+def test_what_is_not_worth_a_cut_or_must_not_be_cut_is_not_cleared() -> None:
+    """A result leaves for good reason alone."""
+    # Nothing is cleared below the trigger or for too little. A cut costs the provider's cache; a
+    # few tokens are not worth it.
     below, _ = run("everturn", working(20, 1_000), window=100_000, reserve=1_000)
     numbers = {"max_result_share": 0.1}
     protected, _ = run("everturn", working(9, 1_500), window=22_000, reserve=1_000, numbers=numbers)
@@ -186,14 +187,22 @@ def test_nothing_is_cleared_below_the_trigger_or_for_too_little() -> None:
     assert protected.messages_tokens > 0.6 * protected.budget.free_tokens
     assert protected.reductions == ()
 
-
-def test_a_tool_can_be_left_out_of_clearing() -> None:
-    """A log of attempts is only of use as a whole."""
-    numbers = {"clear_exclude_tools": ("record_attempt",)}
+    # A tool can be left out of clearing. A log of attempts is only of use as a whole.
+    left_out = {"clear_exclude_tools": ("record_attempt",)}
     messages = working(20, 1_000, name="record_attempt")
-    applied, _ = run("everturn", messages, window=30_000, reserve=1_000, numbers=numbers)
+    applied, _ = run("everturn", messages, window=30_000, reserve=1_000, numbers=left_out)
 
     assert "cleared" not in dispositions(applied).values()
+
+    # A single newest result stays whatever its size. [10] The seed clears what goes beyond the
+    # protected tokens, be it the only one.
+    numbers = {"max_tool_result_tokens": 60_000, "max_result_share": 1}
+    numbers |= {"clear_keep_first": 0, "clear_keep_results": 0}
+    newest = [user("old"), *step("a", words(5_000)), said("ok"), user("go")]
+    newest += [*step("b", words(50_000)), said("done"), user("and?")]
+    applied, _ = run("everturn", newest, window=100_000, reserve=1_000, numbers=numbers)
+
+    assert dispositions(applied) == {}
 
 
 def test_long_arguments_of_old_calls_are_shortened_with_the_results() -> None:
@@ -225,24 +234,6 @@ def test_long_arguments_of_old_calls_are_shortened_with_the_results() -> None:
     assert request[-2]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
-def test_a_single_newest_result_stays_whatever_its_size() -> None:
-    """[10] The seed clears what goes beyond the protected tokens, be it the only one."""
-    numbers = {"max_tool_result_tokens": 60_000, "max_result_share": 1}
-    numbers |= {"clear_keep_first": 0, "clear_keep_results": 0}
-    newest = [user("old"), *step("a", words(5_000)), said("ok"), user("go")]
-    newest += [*step("b", words(50_000)), said("done"), user("and?")]
-    applied, _ = run("everturn", newest, window=100_000, reserve=1_000, numbers=numbers)
-
-    assert dispositions(applied) == {}
-
-
-def test_a_long_turn_with_one_question_is_cleared() -> None:
-    """[9] The seed looks for two questions first, and finds one for hours of work."""
-    applied, _ = run("everturn", working(40, 1_000), window=30_000, reserve=1_000)
-
-    assert "cleared" in dispositions(applied).values()
-
-
 def test_prompt_and_tools_count_before_anything_is_cleared() -> None:
     """[8, A3.2] They take their part of the window, whatever a layer looks after."""
     tool = ToolDefinition(name="t", description="d" * 40_000, parameters={"type": "object"})
@@ -267,7 +258,9 @@ def test_prompt_and_tools_count_before_anything_is_cleared() -> None:
 
 
 def test_whole_turns_leave_in_a_jump_and_the_prompt_says_how_many() -> None:
-    """[D2] The request begins with a question; what is missing is told in the prompt."""
+    """[D2, 5] What is missing is told, whoever took it away."""
+    # Whole turns leave in a jump and the prompt says how many. [D2] The request begins with a
+    # question; what is missing is told in the prompt.
     applied, request = run("everturn", chat(49), window=24_000, reserve=1_000, system="S")
     kept = applied.messages_tokens / applied.budget.free_tokens
 
@@ -277,6 +270,16 @@ def test_whole_turns_leave_in_a_jump_and_the_prompt_says_how_many() -> None:
     told = count_told(request[0]["content"])
     assert told == 2 * 40 + 18 - len(applied.projection.messages)
     assert request[0]["content"] == f"S\n\n{POLICY.notice(told)}"
+
+    # The session never takes away what is shown. [5] Its own window moves with every message; what
+    # it lets go has left before, and is told.
+    below, _ = run("everturn", chat(40, 1), window_messages=100)
+    above, request = run("everturn", chat(44, 1), window_messages=100)
+
+    assert below.reductions == ()
+    assert len(above.projection.messages) == 62
+    assert request[0]["content"].startswith("[26 earlier messages of this conversation")
+    assert above.projection.omitted_messages == 26
 
 
 def test_whatever_leaves_makes_room_for_long() -> None:
@@ -314,19 +317,9 @@ def test_a_cut_stays_where_it_is_for_many_turns() -> None:
     assert 5 < len(cuts) < 12
 
 
-def test_the_session_never_takes_away_what_is_shown() -> None:
-    """[5] Its own window moves with every message; what it lets go has left before, and is told."""
-    below, _ = run("everturn", chat(40, 1), window_messages=100)
-    above, request = run("everturn", chat(44, 1), window_messages=100)
-
-    assert below.reductions == ()
-    assert len(above.projection.messages) == 62
-    assert request[0]["content"].startswith("[26 earlier messages of this conversation")
-    assert above.projection.omitted_messages == 26
-
-
-def test_turns_can_be_counted() -> None:
-    """`window_turns`: some want a short memory whatever fits."""
+def test_turns_and_history_can_be_capped_but_never_a_question() -> None:
+    """Some want a short memory, whatever fits."""
+    # Turns can be counted. `window_turns`: some want a short memory whatever fits.
     applied, _ = run("everturn", [*chat(9), user("now")], numbers={"window_turns": 8})
 
     assert [m.text[:2] for m in applied.projection.messages] == [
@@ -334,18 +327,14 @@ def test_turns_can_be_counted() -> None:
         "no",
     ]
 
-
-def test_history_can_be_capped() -> None:
-    """`max_history_tokens`: the rest of the window is for work."""
+    # History can be capped. `max_history_tokens`: the rest of the window is for work.
     numbers = {"max_history_tokens": 2_000}
     applied, _ = run("everturn", [*chat(9), user("now")], numbers=numbers)
 
     assert applied.messages_tokens <= 1_500
     assert stages(applied) == ["trim_turns"]
 
-
-def test_a_question_beyond_the_history_cap_is_sent() -> None:
-    """[D1] The seed sent no user message at all."""
+    # A question beyond the history cap is sent. [D1] The seed sent no user message at all.
     numbers = {"max_history_tokens": 1_000}
     applied, _ = run("everturn", [*chat(2), user(words(5_000))], numbers=numbers)
 
@@ -355,8 +344,10 @@ def test_a_question_beyond_the_history_cap_is_sent() -> None:
 # --- the newest turn ---
 
 
-def test_middle_steps_leave_before_the_first_and_the_last() -> None:
-    """[3] The first results show what a turn is about; dropping the oldest first loses those."""
+def test_of_the_running_turn_the_middle_leaves_first() -> None:
+    """Its beginning, its newest work and what people say meanwhile are worth most."""
+    # Middle steps leave before the first and the last. [3] The first results show what a turn is
+    # about; dropping the oldest first loses those.
     messages = [user("go")]
     for n in range(30):
         messages += [called(f"c{n}"), result(f"c{n}", words(300))]
@@ -370,9 +361,8 @@ def test_middle_steps_leave_before_the_first_and_the_last() -> None:
     assert ids[1:] == [f"c{n}" for n in range(31 - len(ids), 30)]
     assert gap_messages(request[4]["content"]) == 2 * (30 - len(ids))
 
-
-def test_what_steers_a_turn_stays_when_its_steps_leave() -> None:
-    """[D4] It is a person's word, and mostly the newest one."""
+    # What steers a turn stays when its steps leave. [D4] It is a person's word, and mostly the
+    # newest one.
     messages = [user("go"), *step("a", words(900)), *step("b", words(900))]
     messages += [user("[steering] not in /tmp"), *step("c", words(900)), *step("d", words(900))]
     numbers = {"clear_exclude_tools": ("bash",), "max_result_share": 1}
@@ -388,9 +378,8 @@ def test_what_steers_a_turn_stays_when_its_steps_leave() -> None:
         Markers(recall=True).gap(2),
     ]
 
-
-def test_results_of_the_running_turn_are_taken_away_oldest_first() -> None:
-    """And only as many as need be: the newest work is what the model is at."""
+    # Results of the running turn are taken away oldest first. And only as many as need be: the
+    # newest work is what the model is at.
     numbers = {"clear_keep_results": 8, "max_result_share": 0.125}
     applied, request = run(
         "everturn", working(8, 1_000), window=8_000, reserve=500, numbers=numbers
@@ -401,8 +390,10 @@ def test_results_of_the_running_turn_are_taken_away_oldest_first() -> None:
     assert results == [False, False, True, True, True, False, False, False]
 
 
-def test_a_question_larger_than_the_window_keeps_its_head() -> None:
-    """[D1] Shortened, never dropped; and the error comes only where even that does not fit."""
+def test_a_question_is_shortened_last_and_never_dropped() -> None:
+    """A person's words are worth more than any output."""
+    # A question larger than the window keeps its head. [D1] Shortened, never dropped; and the error
+    # comes only where even that does not fit.
     applied, request = run("everturn", [user("why? " * 20_000)], window=2_000, reserve=400)
 
     assert request[0]["content"][:10] == "why? why? "
@@ -411,9 +402,8 @@ def test_a_question_larger_than_the_window_keeps_its_head() -> None:
     )
     assert applied.total_tokens <= 2_000
 
-
-def test_a_giant_paste_keeps_its_two_ends_and_the_history_before_it_stays() -> None:
-    """Today's question must not cost what was said all week; the whole of it stands in a file."""
+    # A giant paste keeps its two ends and the history before it stays. Today's question must not
+    # cost what was said all week; the whole of it stands in a file.
     paste = "".join(f"line {number} of the log\n" for number in range(12_000))
     messages = [*chat(9), user(paste), user("what is wrong there?")]
     applied, request = run("everturn", messages, window=16_000, reserve=1_000)
@@ -428,17 +418,14 @@ def test_a_giant_paste_keeps_its_two_ends_and_the_history_before_it_stays() -> N
     ]
     assert request[-1]["content"] == "what is wrong there?"
 
-
-def test_a_long_message_that_there_is_room_for_stays_whole() -> None:
-    """Who pastes a contract into an empty chat wants all of it read."""
+    # A long message that there is room for stays whole. Who pastes a contract into an empty chat
+    # wants all of it read.
     text = words(7_000)
     _, request = run("everturn", [*chat(2), user(text)], window=16_000, reserve=1_000)
 
     assert request[-1]["content"] == text
 
-
-def test_results_give_way_before_questions() -> None:
-    """A person's words are worth more than any output."""
+    # Results give way before questions. A person's words are worth more than any output.
     messages = [user(words(500)), called("a", "b"), result("a", words(900))]
     messages.append(result("b", words(900)))
     _, request = run("everturn", messages, window=2_000, reserve=400)
@@ -496,17 +483,10 @@ def test_arguments_that_are_no_object_are_replaced_by_one() -> None:
     assert json.loads(short.arguments) == {"left_out": "9004"}
 
 
-def test_a_number_in_a_marker_is_that_of_what_was_said() -> None:
-    """[D3] The seed masks what it masked, and the number becomes that of the mark."""
-    markers = Markers(recall=True)
-    capped = f"head\n\n{markers.truncated(8_000, 52_000, 'c.txt')}\n\ntail"
-    again = f"he\n\n{markers.shortened(20, whole_tokens(capped), 7)}\n\nil"
-
-    assert whole_tokens(again) == whole_tokens(capped) == 52_000
-
-
 def test_markers_are_short_and_say_how_to_ask() -> None:
-    """All of them, to the byte: the tool that they name has to understand what they say."""
+    """The tool that they name has to understand what they say."""
+    # Markers are short and say how to ask. All of them, to the byte: the tool that they name has to
+    # understand what they say.
     markers = Markers(recall=True)
 
     assert [
@@ -545,12 +525,22 @@ def test_markers_are_short_and_say_how_to_ask() -> None:
         ]
     )
 
+    # A number in a marker is that of what was said. [D3] The seed masks what it masked, and the
+    # number becomes that of the mark.
+    markers = Markers(recall=True)
+    capped = f"head\n\n{markers.truncated(8_000, 52_000, 'c.txt')}\n\ntail"
+    again = f"he\n\n{markers.shortened(20, whole_tokens(capped), 7)}\n\nil"
+
+    assert whole_tokens(again) == whole_tokens(capped) == 52_000
+
 
 # --- summaries ---
 
 
-def test_older_turns_are_summarised_from_85_percent_on_but_for_the_newest_tenth() -> None:
-    """[7, 11] Prompt and tools count; the newest turns stay word for word."""
+def test_what_a_summary_should_stand_for_next() -> None:
+    """Older turns, in time, and never the one that is at work."""
+    # Older turns are summarised from 85 percent on but for the newest tenth. [7, 11] Prompt and
+    # tools count; the newest turns stay word for word.
     limits = Limits(window_tokens=24_000, output_tokens=1_000)
     few, many = chat(34), chat(37)
 
@@ -558,26 +548,23 @@ def test_older_turns_are_summarised_from_85_percent_on_but_for_the_newest_tenth(
     assert older(many, limits) == 2 * 33
     assert older(few, limits, system_tokens=2_000) > 0
 
-
-def test_the_newest_turn_is_never_summarised() -> None:
-    """[11] After the seed's compaction the instruction itself is gone."""
+    # The newest turn is never summarised. [11] After the seed's compaction the instruction itself
+    # is gone.
     limits = Limits(window_tokens=8_000, output_tokens=1_000)
     long_turn = [user("old"), said("ok"), *working(9, 1_000), said("done")]
 
     assert older(long_turn, limits) == 2
     assert older(long_turn[2:], limits) == 0
 
-
-def test_what_left_without_a_summary_is_summarised_next() -> None:
-    """[7] The seed's trigger fires after turns are gone, and knows nothing of them."""
+    # What left without a summary is summarised next. [7] The seed's trigger fires after turns are
+    # gone, and knows nothing of them.
     limits = Limits(window_tokens=24_000, output_tokens=1_000)
 
     assert older(chat(8), limits) == 0
     assert older(chat(8), limits, unsummarised=12) > 0
 
-
-def test_a_gap_in_a_turn_that_is_shown_asks_for_no_summary() -> None:
-    """It says itself what is missing; otherwise every turn after it would call a summariser."""
+    # A gap in a turn that is shown asks for no summary. It says itself what is missing; otherwise
+    # every turn after it would call a summariser.
     limits = Limits(window_tokens=24_000, output_tokens=1_000)
     view = read_transcript(chat(8)).view(None)
     gap = UserMessage(text=POLICY.gap(12))
@@ -620,8 +607,10 @@ def test_a_summary_cannot_end_its_quote_and_speak_as_the_prompt() -> None:
 # --- after a provider's error ---
 
 
-def test_an_overflow_halves_the_turns_and_keeps_the_pictures() -> None:
-    """[D19] Half of the turns and half of the tokens; the summary says so."""
+def test_an_overflow_halves_what_there_is() -> None:
+    """After a provider's error the request has to become much smaller, and nobody is deceived."""
+    # An overflow halves the turns and keeps the pictures. [D19] Half of the turns and half of the
+    # tokens; the summary says so.
     picture = {"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}
     view = read_transcript([*chat(6), picture, said("a cat"), user("sure?")]).view(None)
     limits = Limits()
@@ -634,9 +623,8 @@ def test_an_overflow_halves_the_turns_and_keeps_the_pictures() -> None:
     assert halved.media == {13: 1}
     assert projection_units(halved) <= projection_units(view) // 2
 
-
-def test_an_overflow_of_a_single_turn_shrinks_it() -> None:
-    """The seed keeps nothing but the question; its work is worth more than that."""
+    # An overflow of a single turn shrinks it. The seed keeps nothing but the question; its work is
+    # worth more than that.
     view = read_transcript(working(9, 1_000)).view(None)
     limits = Limits()
     stage = POLICY.overflow(POLICY.numbers, limits)
@@ -667,23 +655,22 @@ def test_each_emergency_is_noted_once() -> None:
 # --- counting ---
 
 
-def test_the_window_does_not_follow_the_reply() -> None:
-    """[6] Asking for longer replies must not make the model larger."""
+def test_what_is_counted_is_what_a_provider_refuses_by() -> None:
+    """Neither the reply nor a script nor a past error moves the window."""
+    # The window does not follow the reply. [6] Asking for longer replies must not make the model
+    # larger.
     budgets = [run("everturn", [user("a")], reserve=reserve)[0].budget for reserve in (None, 9_000)]
 
     assert [b.window_tokens for b in budgets] == [128_000, 128_000]
     assert [b.reserve_tokens for b in budgets] == [4_096, 9_000]
 
-
-def test_chinese_is_not_taken_for_english() -> None:
-    """[1] Bytes // 4 gives 0.75 a character where 0.6 to 1.5 are real."""
+    # Chinese is not taken for english. [1] Bytes // 4 gives 0.75 a character where 0.6 to 1.5 are
+    # real.
     count = POLICY.estimates(Limits(scale=1.5))
 
     assert count.text("漢字" * 500) > 1_000
 
-
-def test_the_correction_of_the_last_report_counts() -> None:
-    """What the provider counted is what it will refuse by."""
+    # The correction of the last report counts. What the provider counted is what it will refuse by.
     view = read_transcript(chat(35)).view(None)
     shown: list[int] = []
     for correction in (-2_000, 0, 4_000):

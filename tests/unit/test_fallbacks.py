@@ -136,7 +136,9 @@ async def test_what_the_own_model_refuses_is_for_the_turn(error: ModelError) -> 
 
 
 async def test_the_request_is_addressed_to_the_fallback() -> None:
-    """Its name, its limits, its temperature: those of the other model would be refused."""
+    """As the other model takes it, and as the caller wants it."""
+    # The request is addressed to the fallback. Its name, its limits, its temperature: those of the
+    # other model would be refused.
     case = Case([DOWN], ["yes"])
     await case.ask()
 
@@ -150,40 +152,13 @@ async def test_the_request_is_addressed_to_the_fallback() -> None:
         )
     ]
 
-
-async def test_what_the_caller_chose_for_one_request_stays() -> None:
-    """A summary is asked for with a low temperature and a short reply, from whomever."""
+    # What the caller chose for one request stays. A summary is asked for with a low temperature and
+    # a short reply, from whomever.
     case = Case([DOWN], ["yes"])
     await case.ask(dataclasses.replace(REQUEST, temperature=0.1, max_output_tokens=300))
 
     sent = case.models[1].requests[0]
     assert (sent.temperature, sent.max_output_tokens) == (0.1, 300)
-
-
-async def test_a_fallback_that_cannot_help_is_passed_over() -> None:
-    """What is too long for it may fit the next; the own model's limit is another one."""
-    small = ContextOverflowError("4,096 tokens", window_tokens=4096)
-    case = Case([DOWN], [small], ["at last"])
-    reply = await case.ask()
-
-    assert (reply.text, reply.fallback) == ("at last", "builtin/builtin")
-
-
-async def test_the_limit_of_a_fallback_is_never_taken_for_the_own_models() -> None:
-    """Else one outage would make every later request of the agent tiny."""
-    case = Case([DOWN], [ContextOverflowError("4,096 tokens", window_tokens=4096)])
-    with pytest.raises(ModelTransientError) as raised:
-        await case.ask()
-
-    assert not isinstance(raised.value, ContextOverflowError)
-    assert str(raised.value) == "big: HTTP 500; fallback anthropic/other: 4,096 tokens"
-
-
-async def test_tools_that_a_fallback_refuses_are_kept_for_the_own_model() -> None:
-    """The turn would learn that the agent's own model takes none."""
-    case = Case([DOWN], [ToolsRefusedError("no tools")])
-    with pytest.raises(ModelTransientError):
-        await case.ask()
 
 
 class Breaking:
@@ -231,21 +206,48 @@ async def test_an_empty_piece_is_no_word() -> None:
     assert (await provider.complete(REQUEST, case.shown.append)).text == "whole"
 
 
-async def test_an_overflow_in_the_middle_of_a_fallback_teaches_nothing() -> None:
-    """It is the fallback's window that is named."""
+async def test_what_a_fallback_refuses_says_nothing_of_the_own_model() -> None:
+    """Its limits are its own."""
+    # A fallback that cannot help is passed over. What is too long for it may fit the next; the own
+    # model's limit is another one.
+    small = ContextOverflowError("4,096 tokens", window_tokens=4096)
+    case = Case([DOWN], [small], ["at last"])
+    reply = await case.ask()
+
+    assert (reply.text, reply.fallback) == ("at last", "builtin/builtin")
+
+    # The limit of a fallback is never taken for the own models. Else one outage would make every
+    # later request of the agent tiny.
+    case = Case([DOWN], [ContextOverflowError("4,096 tokens", window_tokens=4096)])
+    with pytest.raises(ModelTransientError) as raised:
+        await case.ask()
+
+    assert not isinstance(raised.value, ContextOverflowError)
+    assert str(raised.value) == "big: HTTP 500; fallback anthropic/other: 4,096 tokens"
+
+    # Tools that a fallback refuses are kept for the own model. The turn would learn that the
+    # agent's own model takes none.
+    case = Case([DOWN], [ToolsRefusedError("no tools")])
+    with pytest.raises(ModelTransientError):
+        await case.ask()
+
+    # An overflow in the middle of a fallback teaches nothing. It is the fallback's window that is
+    # named.
     case = Case([DOWN], [])
     broken = Choice(
         model=NEXT, provider=Breaking("The", ContextOverflowError("full", window_tokens=4096))
     )
     provider = Fallbacks(Choice(model=OWN, provider=case.models[0]), [broken], cooling=case.cooling)
-    with pytest.raises(ModelRefusedError) as raised:
+    with pytest.raises(ModelRefusedError) as refused:
         await provider.complete(REQUEST, case.shown.append)
 
-    assert not isinstance(raised.value, ContextOverflowError)
+    assert not isinstance(refused.value, ContextOverflowError)
 
 
 async def test_a_model_that_failed_is_left_alone_for_a_while() -> None:
-    """A dead provider must not cost every turn its time-out; a healed one is used again."""
+    """By everybody who has it, and no other model."""
+    # A model that failed is left alone for a while. A dead provider must not cost every turn its
+    # time-out; a healed one is used again.
     case = Case([DOWN, "back"], ["one", "two"])
     await case.ask()
     second = await case.ask()
@@ -256,18 +258,14 @@ async def test_a_model_that_failed_is_left_alone_for_a_while() -> None:
     assert (third.text, third.fallback) == ("back", "")
     assert case.calls == [2, 2]
 
-
-async def test_all_agents_with_the_model_leave_it_alone() -> None:
-    """One has paid for the lesson."""
+    # All agents with the model leave it alone. One has paid for the lesson.
     case = Case([DOWN], ["one", "two"])
     await case.ask()
     await case.agent().complete(REQUEST, case.shown.append)
 
     assert case.calls == [1, 2]
 
-
-async def test_the_same_model_at_another_address_is_another_one() -> None:
-    """Azure being down says nothing about OpenAI."""
+    # The same model at another address is another one. Azure being down says nothing about OpenAI.
     cooling = CoolDowns(Time())
     cooling.failed(OWN, cooling.begin(OWN), None)
 
@@ -276,7 +274,9 @@ async def test_the_same_model_at_another_address_is_another_one() -> None:
 
 
 async def test_each_failure_in_a_row_doubles_the_time_up_to_a_bound() -> None:
-    """A long outage is asked about seldom, and noticed to be over within minutes."""
+    """A row ends with a reply, and calls that fail together are one failure."""
+    # Each failure in a row doubles the time up to a bound. A long outage is asked about seldom, and
+    # noticed to be over within minutes.
     case = Case([DOWN] * 20, ["ok"] * 40)
     seen = []
     for _ in range(9):
@@ -289,15 +289,24 @@ async def test_each_failure_in_a_row_doubles_the_time_up_to_a_bound() -> None:
     assert seen == [10, 20, 40, 80, 160, 320, 600, 600, 600]
     assert seen[-1] == MAX_COOL_DOWN_S
 
-
-async def test_a_reply_ends_the_row() -> None:
-    """An outage last week says nothing about today's."""
+    # A reply ends the row. An outage last week says nothing about today's.
     case = Case([DOWN, DOWN, "fine", DOWN], ["ok"] * 9)
     for _ in range(4):
         await case.ask()
         case.time.now_s += MAX_COOL_DOWN_S
     case.time.now_s -= MAX_COOL_DOWN_S - FIRST_COOL_DOWN_S
 
+    assert not case.cooling.is_cooling(OWN)
+
+    # Calls that fail together count as one failure. Ten conversations at the moment of an outage
+    # must not push the model away for ten minutes.
+    case = Case([DOWN] * 10, ["ok"] * 10)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(case.ask)
+    case.time.now_s += FIRST_COOL_DOWN_S
+
+    assert case.calls[0] == 10
     assert not case.cooling.is_cooling(OWN)
 
 
@@ -313,20 +322,10 @@ async def test_a_provider_is_given_the_time_it_asks_for(asked_s: float, cool_s: 
     assert (before, case.cooling.is_cooling(OWN)) == (True, False)
 
 
-async def test_calls_that_fail_together_count_as_one_failure() -> None:
-    """Ten conversations at the moment of an outage must not push the model away for ten minutes."""
-    case = Case([DOWN] * 10, ["ok"] * 10)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(10):
-            tasks.start_soon(case.ask)
-    case.time.now_s += FIRST_COOL_DOWN_S
-
-    assert case.calls[0] == 10
-    assert not case.cooling.is_cooling(OWN)
-
-
 async def test_after_the_cool_down_one_call_looks_first() -> None:
-    """Else every conversation would wait for the time-out of a model that is still dead."""
+    """And no other waits for it."""
+    # After the cool down one call looks first. Else every conversation would wait for the time-out
+    # of a model that is still dead.
     case = Case([DOWN, "back"], ["one", "two", "three"])
     await case.ask()
     case.time.now_s += FIRST_COOL_DOWN_S
@@ -345,9 +344,8 @@ async def test_after_the_cool_down_one_call_looks_first() -> None:
     assert texts == ["two", "back"]
     assert not case.cooling.is_cooling(OWN)
 
-
-async def test_a_look_that_is_cut_off_is_no_failure() -> None:
-    """Somebody typed /stop; the next look comes a cool-down later."""
+    # A look that is cut off is no failure. Somebody typed /stop; the next look comes a cool-down
+    # later.
     case = Case([DOWN, "back", "back"], ["one", "two"])
     await case.ask()
     case.time.now_s += FIRST_COOL_DOWN_S
@@ -364,8 +362,10 @@ async def test_a_look_that_is_cut_off_is_no_failure() -> None:
     assert (await case.ask()).text == "back"
 
 
-async def test_where_all_are_left_alone_they_are_asked_all_the_same() -> None:
-    """Refusing without a try would turn a hiccup of all into an outage of minutes."""
+async def test_where_nobody_else_can_answer_who_is_left_alone_is_asked() -> None:
+    """Models are left alone because others can answer."""
+    # Where all are left alone they are asked all the same. Refusing without a try would turn a
+    # hiccup of all into an outage of minutes.
     case = Case([DOWN, DOWN, DOWN], [DOWN, "again"], [DOWN])
     with pytest.raises(ModelTransientError):
         await case.ask()
@@ -373,9 +373,8 @@ async def test_where_all_are_left_alone_they_are_asked_all_the_same() -> None:
 
     assert reply.fallback == "anthropic/other"
 
-
-async def test_the_own_model_is_asked_last_where_the_others_fail() -> None:
-    """It is left alone because others can answer; where they cannot, it may."""
+    # The own model is asked last where the others fail. It is left alone because others can answer;
+    # where they cannot, it may.
     case = Case([DOWN, "I am back"], ["one", DOWN])
     await case.ask()
     reply = await case.ask()

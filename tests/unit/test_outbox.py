@@ -80,29 +80,27 @@ def began(*bodies: Body, delivers: bool = True) -> SessionState:
 # --- what is pending ---
 
 
-def test_a_reply_with_text_is_owed_and_replies_to_who_asked() -> None:
-    """In a group nobody knows otherwise to whom it was said."""
+def test_what_a_model_says_and_sends_is_owed() -> None:
+    """Each reply by itself, to whom it answers, and nothing that is empty."""
+    # A reply with text is owed and replies to who asked. In a group nobody knows otherwise to whom
+    # it was said.
     state = began(ModelReplied(text="there"), ANSWERED)
 
     assert state.outbox == (
         OutboxItem(seq=5, pending_since=START, turn=1, kind="reply", text="there", reply_to="44"),
     )
 
-
-def test_a_reply_before_tools_is_owed_as_one_of_its_own() -> None:
-    """What the model says before it acts is said then, not afterwards."""
+    # A reply before tools is owed as one of its own. What the model says before it acts is said
+    # then, not afterwards.
     state = began(ModelReplied(text="let me see", calls=(CALL,)))
 
     assert [(each.kind, each.text) for each in state.outbox] == [("reply", "let me see")]
 
-
-def test_a_reply_without_words_has_nothing_pending() -> None:
-    """An empty message is refused by every platform."""
+    # A reply without words has nothing pending. An empty message is refused by every platform.
     assert began(ModelReplied(text=" \n", calls=(CALL,))).outbox == ()
 
-
-def test_a_call_owes_the_files_that_it_sends() -> None:
-    """A picture that was drawn and not sent was drawn for nobody."""
+    # A call owes the files that it sends. A picture that was drawn and not sent was drawn for
+    # nobody.
     state = began(ModelReplied(text="", calls=(CALL,)), CallStarted(call_id="a"))
     state = after(CallFinished(call_id="a", text="sent", attachments=(FILE,)), state=state)
 
@@ -110,9 +108,32 @@ def test_a_call_owes_the_files_that_it_sends() -> None:
         OutboxItem(seq=7, pending_since=START, turn=1, kind="file", attachments=(FILE,)),
     )
 
+    # An answer replies to the newest message that it answers. Also to one that came while the turn
+    # ran.
+    state = began(ModelReplied(text="", calls=(CALL,)))
+    state = after(
+        Received(text="blue", sender="bob", reply_to="45"),
+        Received(text="please", sender="bob"),
+        CallFinished(call_id="a", text="drawn"),
+        Steered(turn=1, received=(6, 7)),
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="done"),
+        state=state,
+    )
+
+    assert [each.reply_to for each in state.outbox] == ["45"]
+
+    # A session that owes something is due. The next start has to wake it, though no turn is open.
+    state = began(ModelReplied(text="there"), ANSWERED)
+
+    assert (state.has_work, state.is_due) == (False, True)
+    assert not after(DeliveryPlanned(item=5, chunks=()), state=state).is_due
+
 
 def test_a_question_is_owed_until_everybody_was_told_of_its_end() -> None:
-    """Buttons that stay when they no longer do anything mislead whoever presses them."""
+    """And not at all where it was settled before it was asked."""
+    # A question is owed until everybody was told of its end. Buttons that stay when they no longer
+    # do anything mislead whoever presses them.
     state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
     question = OutboxItem(
         seq=6,
@@ -138,6 +159,11 @@ def test_a_question_is_owed_until_everybody_was_told_of_its_end() -> None:
 
     assert after(ChunkMarked(item=6, chunk=0, mark="closed"), state=state).outbox == ()
 
+    # A question with nothing to send is done at once. It was settled before anybody was asked.
+    state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
+
+    assert after(DeliveryPlanned(item=6, chunks=()), state=state).outbox == ()
+
 
 @table("before", ["planned", "unsent", "failed"])
 def test_a_question_that_nobody_got_can_be_closed(before: Mark) -> None:
@@ -150,13 +176,6 @@ def test_a_question_that_nobody_got_can_be_closed(before: Mark) -> None:
 
     assert len(state.outbox) == 1
     assert after(ChunkMarked(item=6, chunk=0, mark="closed"), state=state).outbox == ()
-
-
-def test_a_question_with_nothing_to_send_is_done_at_once() -> None:
-    """It was settled before anybody was asked."""
-    state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
-
-    assert after(DeliveryPlanned(item=6, chunks=()), state=state).outbox == ()
 
 
 def test_the_line_of_an_emergency_is_owed_and_others_are_not() -> None:
@@ -188,13 +207,12 @@ def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
     )
 
 
-def test_who_cancelled_a_turn_is_told_nothing() -> None:
-    """They know."""
+def test_who_waits_for_no_answer_is_owed_nothing() -> None:
+    """They stopped it, they read it elsewhere, or they began afresh."""
+    # Who cancelled a turn is told nothing. They know.
     assert began(TurnFinished(turn=1, outcome="cancelled")).outbox == ()
 
-
-def test_a_turn_that_delivers_to_nobody_has_nothing_pending() -> None:
-    """Who asks over HTTP reads the answer there."""
+    # A turn that delivers to nobody has nothing pending. Who asks over HTTP reads the answer there.
     state = began(
         ContextReduced(stage="halve"),
         ModelReplied(text="let me see", calls=(CALL,)),
@@ -206,6 +224,12 @@ def test_a_turn_that_delivers_to_nobody_has_nothing_pending() -> None:
     )
 
     assert state.outbox == ()
+
+    # The end of a session has nothing pending any more. Whoever starts afresh does not want the
+    # answer to what was before.
+    state = began(ModelReplied(text="there"), ANSWERED, SessionEnded(reason="reset"))
+
+    assert (state.outbox, state.is_due) == ((), False)
 
 
 @table("end", [TurnFinished(turn=1, outcome="failed", error="down"), ANSWERED])
@@ -254,6 +278,8 @@ def test_a_person_in_such_a_turn_is_told_of_its_end() -> None:
 
 def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
     """No model and no turn stands between it and the people."""
+    # An announcement is owed as it stands with or without a turn. No model and no turn stands
+    # between it and the people.
     said = Announced(text="Stand-up!", title="Stand-up", delivers=True)
     first = apply(None, Event(seq=1, at=START, body=SessionStarted(session_id="s", key=KEY)))
 
@@ -267,43 +293,11 @@ def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
     ]
     assert began(Announced(text="Stand-up!")).outbox == ()
 
-
-def test_an_announcement_takes_no_previews_place() -> None:
-    """The message that shows the reply as it comes is the reply's."""
+    # An announcement takes no previews place. The message that shows the reply as it comes is the
+    # reply's.
     state = began(Announced(text="Stand-up!", delivers=True), PREVIEW, ModelReplied(text="there"))
 
     assert previews(state) == [("Stand-up!", ""), ("there", "77")]
-
-
-def test_an_answer_replies_to_the_newest_message_that_it_answers() -> None:
-    """Also to one that came while the turn ran."""
-    state = began(ModelReplied(text="", calls=(CALL,)))
-    state = after(
-        Received(text="blue", sender="bob", reply_to="45"),
-        Received(text="please", sender="bob"),
-        CallFinished(call_id="a", text="drawn"),
-        Steered(turn=1, received=(6, 7)),
-        StepStarted(turn=1, step=2, model="m"),
-        ModelReplied(text="done"),
-        state=state,
-    )
-
-    assert [each.reply_to for each in state.outbox] == ["45"]
-
-
-def test_the_end_of_a_session_has_nothing_pending_any_more() -> None:
-    """Whoever starts afresh does not want the answer to what was before."""
-    state = began(ModelReplied(text="there"), ANSWERED, SessionEnded(reason="reset"))
-
-    assert (state.outbox, state.is_due) == ((), False)
-
-
-def test_a_session_that_owes_something_is_due() -> None:
-    """The next start has to wake it, though no turn is open."""
-    state = began(ModelReplied(text="there"), ANSWERED)
-
-    assert (state.has_work, state.is_due) == (False, True)
-    assert not after(DeliveryPlanned(item=5, chunks=()), state=state).is_due
 
 
 # --- previews ---
@@ -317,16 +311,54 @@ def previews(state: SessionState) -> list[tuple[str, str]]:
     return [(item.text, item.preview) for item in state.outbox]
 
 
-def test_a_reply_takes_the_place_of_its_preview() -> None:
-    """Otherwise people read the same twice: once cut off, once whole."""
+def test_a_preview_is_the_place_of_the_next_words_of_its_step() -> None:
+    """Nobody reads the same twice, and nothing is written over what was said."""
+    # A reply takes the place of its preview. Otherwise people read the same twice: once cut off,
+    # once whole.
     assert previews(began(PREVIEW, ModelReplied(text="there"))) == [("there", "77")]
 
-
-def test_a_preview_stays_with_its_step_when_the_model_is_asked_again() -> None:
-    """A broken reply is not another step."""
+    # A preview stays with its step when the model is asked again. A broken reply is not another
+    # step.
     broken = ReplyBroken(turn=1, step=1, reason="cut off")
 
     assert previews(began(PREVIEW, broken, ModelReplied(text="there"))) == [("there", "77")]
+
+    # A preview is of no later step. The second reply must not be written over the first.
+    state = began(
+        PREVIEW,
+        ModelReplied(text="one", calls=(CALL,)),
+        CallFinished(call_id="a", text="x"),
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="two"),
+    )
+
+    assert previews(state) == [("one", "77"), ("two", "")]
+
+    # A preview of a try that broke off is the place of the next words. The try after it made calls
+    # and said nothing; what was shown must not stay for good.
+    state = began(
+        PREVIEW,
+        ModelReplied(text="", calls=(CALL,)),
+        CallFinished(call_id="a", text="x"),
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="two"),
+    )
+
+    assert previews(state) == [("two", "77")]
+
+    # A preview that is known before the calls are done is of their reply. The reply stands in the
+    # open step then.
+    state = began(ModelReplied(text="let me see", calls=(CALL,)), PREVIEW)
+
+    assert previews(state) == [("let me see", "77")]
+
+    # A preview that comes too late changes nothing. The reply is on its way as a message of its
+    # own, or was never pending.
+    laid_out = DeliveryPlanned(item=5, chunks=("there",))
+
+    assert previews(began(ModelReplied(text="there"), laid_out, PREVIEW)) == [("there", "")]
+    assert began(TurnFinished(turn=1, outcome="cancelled"), PREVIEW).outbox == ()
+    assert began(PREVIEW, ModelReplied(text="x"), delivers=False).outbox == ()
 
 
 SENDING = PreviewSent(turn=1, step=1, mark="sending")
@@ -355,32 +387,6 @@ def test_a_reply_knows_whether_a_preview_may_stand_beside_it(
     assert item.preview == ("77" if PREVIEW in bodies else "")
 
 
-def test_a_preview_is_of_no_later_step() -> None:
-    """The second reply must not be written over the first."""
-    state = began(
-        PREVIEW,
-        ModelReplied(text="one", calls=(CALL,)),
-        CallFinished(call_id="a", text="x"),
-        StepStarted(turn=1, step=2, model="m"),
-        ModelReplied(text="two"),
-    )
-
-    assert previews(state) == [("one", "77"), ("two", "")]
-
-
-def test_a_preview_of_a_try_that_broke_off_is_the_place_of_the_next_words() -> None:
-    """The try after it made calls and said nothing; what was shown must not stay for good."""
-    state = began(
-        PREVIEW,
-        ModelReplied(text="", calls=(CALL,)),
-        CallFinished(call_id="a", text="x"),
-        StepStarted(turn=1, step=2, model="m"),
-        ModelReplied(text="two"),
-    )
-
-    assert previews(state) == [("two", "77")]
-
-
 @table("is_over", [False, True])
 def test_a_preview_that_is_known_after_its_reply_still_is_its_place(*, is_over: bool) -> None:
     """The platform answers when it does; the model may have been quicker."""
@@ -388,22 +394,6 @@ def test_a_preview_that_is_known_after_its_reply_still_is_its_place(*, is_over: 
     state = began(ModelReplied(text="there"), *rest, PREVIEW)
 
     assert previews(state) == [("there", "77")]
-
-
-def test_a_preview_that_is_known_before_the_calls_are_done_is_of_their_reply() -> None:
-    """The reply stands in the open step then."""
-    state = began(ModelReplied(text="let me see", calls=(CALL,)), PREVIEW)
-
-    assert previews(state) == [("let me see", "77")]
-
-
-def test_a_preview_that_comes_too_late_changes_nothing() -> None:
-    """The reply is on its way as a message of its own, or was never pending."""
-    laid_out = DeliveryPlanned(item=5, chunks=("there",))
-
-    assert previews(began(ModelReplied(text="there"), laid_out, PREVIEW)) == [("there", "")]
-    assert began(TurnFinished(turn=1, outcome="cancelled"), PREVIEW).outbox == ()
-    assert began(PREVIEW, ModelReplied(text="x"), delivers=False).outbox == ()
 
 
 @table(
@@ -447,7 +437,8 @@ def marked(
 
 
 def test_an_item_leaves_with_its_last_chunk() -> None:
-    """Until then a restart has to know what is there already."""
+    """What became of each chunk is known, and what is done with is let go."""
+    # An item leaves with its last chunk. Until then a restart has to know what is there already.
     items = marked(outbox("one", "two"), 0, "sending", "sent", platform_id="70")
     assert items[0].chunks is not None
     assert [(c.mark, c.platform_id) for c in items[0].chunks] == [("sent", "70"), ("planned", "")]
@@ -456,34 +447,29 @@ def test_an_item_leaves_with_its_last_chunk() -> None:
 
     assert [each.seq for each in items] == [9]
 
-
-def test_chunks_that_are_given_up_or_closed_let_the_outbox_items_go_too() -> None:
-    """One message that a platform refuses must not be tried for ever."""
+    # Chunks that are given up or closed let the outbox items go too. One message that a platform
+    # refuses must not be tried for ever.
     items = marked(outbox("one", "two", "three"), 0, "sending", "failed")
     items = marked(marked(items, 1, "closed"), 2, "failed")
 
     assert [each.seq for each in items] == [9]
 
-
-def test_each_unknown_outcome_is_counted() -> None:
-    """The second one is the last."""
+    # Each unknown outcome is counted. The second one is the last.
     items = marked(outbox("one"), 0, "sending", "unknown", "sending", "unknown")
 
     assert items[0].chunks is not None
     assert items[0].chunks[0].tries == 2
     assert [each.seq for each in marked(items, 0, "failed")] == [9]
 
-
-def test_what_surely_did_not_arrive_is_not_counted() -> None:
-    """A platform that is down for a day is not a reason to give up."""
+    # What surely did not arrive is not counted. A platform that is down for a day is not a reason
+    # to give up.
     items = marked(outbox("one"), 0, *("sending", "unsent") * 50)
 
     assert items[0].chunks is not None
     assert items[0].chunks[0].tries == 0
 
-
-def test_outbox_items_may_be_delivered_out_of_order() -> None:
-    """A question that waits for a person must not hold up what comes after it."""
+    # Outbox items may be delivered out of order. A question that waits for a person must not hold
+    # up what comes after it.
     items = deliver(outbox(), DeliveryPlanned(item=9, chunks=()))
 
     assert [each.seq for each in items] == [5]
