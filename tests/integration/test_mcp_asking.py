@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import pytest
 import yaml
 from anyio import to_thread
 from support.gateway import open_http_gateway, write_agent
@@ -145,9 +144,9 @@ async def asking(
             yield mcp, service
 
 
-everywhere = pytest.mark.parametrize("kind", ["stdio", "http", "modern"])
-"As a program, of the older revision and of the newer one; a program takes a second to start."
-both = pytest.mark.parametrize("kind", ["http", "modern"])
+everywhere = table("kind", ["stdio", "http", "modern"])
+"As a program, of the older revision and of the newer one."
+both = table("kind", ["http", "modern"])
 "Of both revisions: what is said is that of the revision, however it travels."
 
 
@@ -172,15 +171,37 @@ async def test_a_form_is_asked_field_by_field(tmp_path: Path, kind: str) -> None
 
 
 @both
-async def test_two_questions_in_one_call(tmp_path: Path, kind: str) -> None:
-    """Whether they come at once or one after the other, a person reads one at a time."""
+async def test_what_a_person_answers_is_what_the_server_gets(tmp_path: Path, kind: str) -> None:
+    """Nothing more and nothing else; that a page was opened, in their own words."""
+    # Whether they come at once or one after the other, a person reads one at a time.
     async with opened(tmp_path, kind) as world:
         said = await world.begin("twice")
         shown = await world.answer(said.session_id, "2", "red")
         result = await world.result(said)
 
-    assert result == "one: accept {'colour': 'blue'}; two: accept {'colour': 'red'}"
-    assert ["Which first?" in shown[0], "Which then?" in shown[1]] == [True, True]
+        assert result == "one: accept {'colour': 'blue'}; two: accept {'colour': 'red'}"
+        assert ["Which first?" in shown[0], "Which then?" in shown[1]] == [True, True]
+
+        # A field that is not required gets no value that nobody gave.
+        said = await world.begin("register")
+        await world.answer(said.session_id, "Ada", "skip", "free")
+        result = await world.result(said)
+
+        assert result == "who: accept {'name': 'Ada', 'plan': 'free'}"
+
+        # The person sees where it leads; that they say so is all that the server learns.
+        said = await world.begin("visit")
+        [page] = await world.answer(said.session_id, "I opened it")
+        result = await world.result(said)
+
+        assert result == "page: accept"
+        assert page.split("\n") == [
+            "The MCP server “asks” asks you to open a page, for visit:",
+            "| Log in there.",
+            "The page is at pay.example.com:",
+            "https://pay.example.com/start?id=1",
+            "Nothing opens it for you.",
+        ]
 
 
 @both
@@ -203,17 +224,6 @@ async def test_who_does_not_want_to_answer_declines(
 
 
 @both
-async def test_what_may_be_left_out_is(tmp_path: Path, kind: str) -> None:
-    """A field that is not required gets no value that nobody gave."""
-    async with opened(tmp_path, kind) as world:
-        said = await world.begin("register")
-        await world.answer(said.session_id, "Ada", "skip", "free")
-        result = await world.result(said)
-
-    assert result == "who: accept {'name': 'Ada', 'plan': 'free'}"
-
-
-@both
 async def test_nobody_answers_in_time(tmp_path: Path, kind: str) -> None:
     """The server learns that the question was dismissed, and the turn goes on."""
     clock = ManualClock()
@@ -232,8 +242,11 @@ async def test_nobody_answers_in_time(tmp_path: Path, kind: str) -> None:
 
 
 @both
-async def test_a_message_answers_what_fits_it(tmp_path: Path, kind: str) -> None:
-    """People answer in a chat by writing; one message answers one question, and is read as well."""
+async def test_a_message_answers_what_fits_it_and_comes_first_where_nothing_does(
+    tmp_path: Path, kind: str
+) -> None:
+    """People answer in a chat by writing."""
+    # People answer in a chat by writing; one message answers one question, and is read as well.
     async with opened(tmp_path, kind) as world:
         said = await world.begin("register", sender="ann")
         session_id = said.session_id
@@ -252,10 +265,7 @@ async def test_a_message_answers_what_fits_it(tmp_path: Path, kind: str) -> None
     assert result == "who: accept {'name': 'Ada', 'plan': 'paid'}"
     assert [each.text for each in sent][-1] == "Ada"
 
-
-@both
-async def test_a_message_that_fits_no_choice_comes_first(tmp_path: Path, kind: str) -> None:
-    """Somebody says something else: the server is told, and the agent reads it."""
+    # Somebody says something else: the server is told, and the agent reads it.
     async with opened(tmp_path, kind) as world:
         said = await world.begin("confirm", sender="ann")
         await world.asked(said.session_id)
@@ -269,36 +279,32 @@ async def test_a_message_that_fits_no_choice_comes_first(tmp_path: Path, kind: s
 
 
 @both
-async def test_where_nobody_is_a_question_is_declined_at_once(tmp_path: Path, kind: str) -> None:
-    """A task that runs apart must not wait an hour for nobody."""
+async def test_where_nobody_can_be_asked_the_server_and_the_model_learn_why(
+    tmp_path: Path, kind: str
+) -> None:
+    """At once, and the session goes on."""
+    # A task that runs apart must not wait an hour for nobody.
     async with opened(tmp_path, kind) as world:
         said = await world.begin("register", channel="delegate")
         result = await world.result(said)
 
-    assert result == (
-        "who: decline\n[The server asked the people of this conversation something:"
-        " nobody can be asked in this conversation; it was declined.]"
-    )
+        assert result == (
+            "who: decline\n[The server asked the people of this conversation something:"
+            " nobody can be asked in this conversation; it was declined.]"
+        )
 
-
-@both
-async def test_a_page_is_shown_with_its_host_and_opened_by_nobody(
-    tmp_path: Path, kind: str
-) -> None:
-    """The person sees where it leads; that they say so is all that the server learns."""
-    async with opened(tmp_path, kind) as world:
-        said = await world.begin("visit")
-        [shown] = await world.answer(said.session_id, "I opened it")
+        # Off is the default; the server, or the model that called it, reads why.
+        said = await world.begin("think")
         result = await world.result(said)
 
-    assert result == "page: accept"
-    assert shown.split("\n") == [
-        "The MCP server “asks” asks you to open a page, for visit:",
-        "| Log in there.",
-        "The page is at pay.example.com:",
-        "https://pay.example.com/start?id=1",
-        "Nothing opens it for you.",
-    ]
+        assert "`sampling` is off" in result
+
+        # Nor is anybody asked what no person can answer.
+        for tool, why in (
+            ("many", "its form has 1,000 fields; 20 are asked at most"),
+            ("masked", "no plain address"),
+        ):
+            assert why in await world.result(await world.begin(tool)), tool
 
 
 @table("kind", ["stdio", "http"])
@@ -313,22 +319,6 @@ async def test_a_call_that_wants_a_page_opened_first_is_made_again(
         text = await world.result(said)
 
     assert text == result or (not result and "a page has to be opened for it first" in text)
-
-
-@both
-@table(
-    ("tool", "why"),
-    [("many", "its form has 1,000 fields; 20 are asked at most"), ("masked", "no plain address")],
-)
-async def test_what_no_person_can_answer_is_refused(
-    tmp_path: Path, kind: str, tool: str, why: str
-) -> None:
-    """Nobody is asked, the model learns why, and the session goes on."""
-    async with opened(tmp_path, kind) as world:
-        said = await world.begin(tool)
-        result = await world.result(said)
-
-    assert why in result
 
 
 @both
@@ -451,16 +441,6 @@ async def test_a_model_is_used_where_the_owner_lets_the_server(tmp_path: Path, k
     assert [(m.text, m.untrusted) for m in request.messages if isinstance(m, UserMessage)] == [
         ("What is 6 * 7?", True)
     ]
-
-
-@both
-async def test_without_leave_no_model_is_used(tmp_path: Path, kind: str) -> None:
-    """Off is the default; the server, or the model that called it, reads why."""
-    async with opened(tmp_path, kind) as world:
-        said = await world.begin("think")
-        result = await world.result(said)
-
-    assert "`sampling` is off" in result
 
 
 async def test_what_a_server_used_stands_in_the_usage_as_what_it_is(tmp_path: Path) -> None:

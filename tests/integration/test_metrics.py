@@ -145,8 +145,9 @@ def test_every_failure_of_a_model_has_a_word(error: Exception, kind: str) -> Non
     assert kind_of(error) == kind
 
 
-async def test_failures_and_the_tries_after_them_are_counted() -> None:
-    """A provider that is shaky shows here before anybody complains."""
+async def test_failures_tries_and_fallbacks_are_counted() -> None:
+    """What an outage is, and costs, shows before anybody complains."""
+    # A provider that is shaky shows here before anybody complains.
     clock = ManualClock()
     model = Failing(ModelTransientError("down"), RateLimitedError("slow"))
     async with measured(model, clock=clock) as test, anyio.create_task_group() as tasks:
@@ -162,9 +163,7 @@ async def test_failures_and_the_tries_after_them_are_counted() -> None:
     assert calls["test scripted/scripted rate_limited"] == 1
     assert seen.series("everturn_model_retries_total") == {"test scripted/scripted": 2}
 
-
-async def test_a_reply_of_another_model_counts_as_that_one_s() -> None:
-    """The cost of an outage is paid at the fallback's price."""
+    # The cost of an outage is paid at the fallback's price.
     said = Reply(text="well", fallback="other/backup", usage=Usage(input_tokens=5))
     async with measured(ScriptedProvider(said)) as test:
         await test.ask()
@@ -174,8 +173,9 @@ async def test_a_reply_of_another_model_counts_as_that_one_s() -> None:
     assert seen.series("everturn_model_tokens_total") == {"test input other/backup": 5}
 
 
-async def test_calls_of_tools_have_an_outcome_each() -> None:
-    """A tool that always fails, or is never allowed, looks like a slow agent otherwise."""
+async def test_calls_of_tools_and_questions_about_them_are_counted() -> None:
+    """A tool that fails, or is never allowed, looks like a slow agent otherwise."""
+    # A tool that always fails, or is never allowed, looks like a slow agent otherwise.
 
     def fail(_: object) -> str:
         raise ToolFailedError("no such file")  # noqa: EM101, TRY003 - a test's
@@ -202,9 +202,7 @@ async def test_calls_of_tools_have_an_outcome_each() -> None:
     }
     assert seen.value("everturn_tool_calls_refused_total", agent="test") == 2
 
-
-async def test_questions_to_people_and_their_answers_are_counted() -> None:
-    """An agent that asks all day, or is never answered, is not of much use."""
+    # An agent that asks all day, or is never answered, is not of much use.
     model = ScriptedProvider(calling(("c1", "act")), "done")
     gate = Rules({"act": Verdict(effect="ask")})
     async with (
@@ -278,8 +276,9 @@ async def test_what_is_said_beside_turns_has_its_own_counters() -> None:
     assert seen.series("everturn_sessions_ended_total") == {"test test reset": 1}
 
 
-def test_what_becomes_of_the_context_is_counted_by_stage() -> None:
-    """Prefix drift and reductions decide what a conversation costs."""
+def test_contexts_and_group_commits_are_measured() -> None:
+    """What a conversation costs, and what the disk allows."""
+    # Prefix drift and reductions decide what a conversation costs.
     telemetry = Telemetry()
     key = ConversationKey(channel="test", chat="c", agent="test")
     state = SessionState(session_id="s", key=key, created_at=START, updated_at=START, last_seq=1)
@@ -304,9 +303,21 @@ def test_what_becomes_of_the_context_is_counted_by_stage() -> None:
     assert values("everturn_summaries") == [1]
     assert values("everturn_prompt_cache_misses") == [1]
 
+    # Jobs that share a batch show how much the disk is the limit.
+    telemetry = Telemetry()
+    telemetry.batch(CommitStats(jobs=3, size_bytes=1200, duration_s=0.004))
+    made = {
+        each.name: each for make in telemetry.instruments.snapshot() for each in [metric_of(make())]
+    }
 
-def test_a_metric_has_a_bounded_number_of_series() -> None:
-    """Names come from files and from servers of tools; whoever invents many fills no disk."""
+    assert made["everturn_journal_written_bytes"].samples[0].value == 1200
+    assert made["everturn_journal_commit_jobs"].samples[-1].value == 3
+    assert made["everturn_journal_commit_seconds"].samples[-1].value == 0.004
+
+
+def test_series_and_buckets_are_what_their_names_say() -> None:
+    """Bounded in number, and each bucket with what is no larger than its bound."""
+    # Names come from files and from servers of tools; whoever invents many fills no disk.
     telemetry = Telemetry()
     for number in range(SERIES_MAX + 10):
         telemetry.instruments.steps.add(f"agent-{number}")
@@ -321,9 +332,7 @@ def test_a_metric_has_a_bounded_number_of_series() -> None:
     assert [s.value for s in steps if s.labels["agent"] == OTHER] == [10]
     assert [s.value for s in counts if s.labels["model"] == OTHER] == [10]
 
-
-def test_buckets_hold_what_is_no_larger_than_their_bound() -> None:
-    """That is what `le` means; one that is off by a bucket shifts every percentile."""
+    # That is what `le` means; one that is off by a bucket shifts every percentile.
     telemetry = Telemetry()
     spread = telemetry.instruments.commit_jobs
     for value in (1, 2, 2, 3, 1000):
@@ -336,8 +345,9 @@ def test_buckets_hold_what_is_no_larger_than_their_bound() -> None:
     assert [s.value for s in samples if s.name.endswith("_sum")] == [1008]
 
 
-async def test_a_disk_that_fails_is_counted() -> None:
-    """The first thing to look at when messages are refused."""
+async def test_a_disk_that_fails_and_what_the_log_warns_of_are_counted() -> None:
+    """An alarm needs no reading of logs to know that something is wrong."""
+    # The first thing to look at when messages are refused.
     disk = MemoryDisk()
     async with (
         open_memory_store(disk) as store,
@@ -351,22 +361,7 @@ async def test_a_disk_that_fails_is_counted() -> None:
 
     assert seen.series("everturn_journal_errors_total") == {"append": 1}
 
-
-def test_group_commits_are_measured() -> None:
-    """Jobs that share a batch show how much the disk is the limit."""
-    telemetry = Telemetry()
-    telemetry.batch(CommitStats(jobs=3, size_bytes=1200, duration_s=0.004))
-    made = {
-        each.name: each for make in telemetry.instruments.snapshot() for each in [metric_of(make())]
-    }
-
-    assert made["everturn_journal_written_bytes"].samples[0].value == 1200
-    assert made["everturn_journal_commit_jobs"].samples[-1].value == 3
-    assert made["everturn_journal_commit_seconds"].samples[-1].value == 0.004
-
-
-async def test_warnings_and_errors_of_the_log_are_counted() -> None:
-    """An alarm needs no reading of logs to know that something is wrong."""
+    # An alarm needs no reading of logs to know that something is wrong.
     root = logging.getLogger()
     before = root.handlers[:]
     async with open_telemetry(environ={}, secrets=SecretRegistry(), version="1") as telemetry:

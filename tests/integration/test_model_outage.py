@@ -196,21 +196,9 @@ async def test_who_asks_may_want_it_tried_for_less_and_never_for_more(asks: int 
         assert result.error.startswith(f"no reply in {told} of trying")
 
 
-async def test_without_it_a_turn_fails_after_the_quick_tries() -> None:
-    """Who wants no waiting gets none."""
-    spec = replace(make_spec(), session=SessionSpec(model_retry_for_s=0))
-    async with open_test_service(provider=Flaky(), clock=ManualClock(), spec=spec) as test:
-        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
-        for _ in range(QUICK - 1):
-            await next_try(test, 5)
-        result = await result_of(submission)
-
-        assert (result.outcome, result.error) == ("failed", "fake at here: HTTP 503")
-        assert await failures(test, submission) == []
-
-
-async def test_a_provider_that_asks_for_minutes_gets_them() -> None:
-    """Whoever comes back sooner is refused again, and may be locked out."""
+async def test_what_may_pass_is_waited_for() -> None:
+    """A model that is busy, or hangs once, will answer, whatever the turn may take."""
+    # Whoever comes back sooner is refused again, and may be locked out.
     slow = RateLimitedError("slow down", retry_after_s=300)
     async with open_test_service(provider=Flaky(error=slow), clock=ManualClock()) as test:
         submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
@@ -225,31 +213,7 @@ async def test_a_provider_that_asks_for_minutes_gets_them() -> None:
         assert 300_000 <= failed[0].retry_in_ms <= 375_000
         assert result.outcome == "answered"
 
-
-async def test_a_provider_that_asks_for_a_day_is_not_waited_for() -> None:
-    """The answer would come when nobody remembers the question."""
-    slow = RateLimitedError("slow down", retry_after_s=86_400)
-    async with open_test_service(provider=Flaky(error=slow), clock=ManualClock()) as test:
-        result = await result_of(
-            await test.service.submit(IncomingMessage(text="hi", key=test.key()))
-        )
-
-        assert result.outcome == "failed"
-        assert result.error.startswith("slow down; it asks to wait 1440 minutes")
-
-
-async def test_what_does_not_pass_ends_the_wait_at_once() -> None:
-    """A key that was revoked meanwhile will not come back by itself."""
-    async with waiting() as (test, submission):
-        assert isinstance(test.provider, Flaky)
-        test.provider.error = ModelAuthError("the key was refused")
-        await next_try(test)
-
-        assert (await result_of(submission)).error == "the key was refused"
-
-
-async def test_a_model_that_hangs_once_is_asked_again_later() -> None:
-    """One call that gets stuck says nothing of the next one."""
+    # One call that gets stuck says nothing of the next one.
     session = SessionSpec(call_timeout_s=0.5)
     async with open_test_service(
         spec=replace(make_spec(), session=session), clock=ManualClock()
@@ -263,9 +227,7 @@ async def test_a_model_that_hangs_once_is_asked_again_later() -> None:
         assert (await result_of(submission)).text == "reply 2"
         assert "no reply within 0.5 s" in (await failures(test, submission))[0].error
 
-
-async def test_the_deadline_of_the_turn_stands_still_meanwhile() -> None:
-    """An outage may be longer than a turn is allowed to take; that is not the turn's doing."""
+    # An outage may be longer than a turn is allowed to take; that is not the turn's doing.
     session = SessionSpec(turn_timeout_s=1)
     spec = replace(make_spec(), session=session)
     async with waiting(spec=spec) as (test, submission):
@@ -274,6 +236,38 @@ async def test_the_deadline_of_the_turn_stands_still_meanwhile() -> None:
         await next_try(test)
 
         assert (await result_of(submission)).outcome == "answered"
+
+
+async def test_what_does_not_pass_ends_the_turn_at_once() -> None:
+    """Nobody waits in vain, nor who wants no waiting."""
+    # A key that was revoked meanwhile will not come back by itself.
+    async with waiting() as (test, submission):
+        assert isinstance(test.provider, Flaky)
+        test.provider.error = ModelAuthError("the key was refused")
+        await next_try(test)
+
+        assert (await result_of(submission)).error == "the key was refused"
+
+    # The answer would come when nobody remembers the question.
+    slow = RateLimitedError("slow down", retry_after_s=86_400)
+    async with open_test_service(provider=Flaky(error=slow), clock=ManualClock()) as test:
+        result = await result_of(
+            await test.service.submit(IncomingMessage(text="hi", key=test.key()))
+        )
+
+        assert result.outcome == "failed"
+        assert result.error.startswith("slow down; it asks to wait 1440 minutes")
+
+    # Who wants no waiting gets none.
+    spec = replace(make_spec(), session=SessionSpec(model_retry_for_s=0))
+    async with open_test_service(provider=Flaky(), clock=ManualClock(), spec=spec) as test:
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
+        for _ in range(QUICK - 1):
+            await next_try(test, 5)
+        result = await result_of(submission)
+
+        assert (result.outcome, result.error) == ("failed", "fake at here: HTTP 503")
+        assert await failures(test, submission) == []
 
 
 async def test_what_was_shown_of_a_call_that_broke_off_is_no_running_reply_during_the_wait() -> (
@@ -308,6 +302,7 @@ async def test_what_was_shown_of_a_call_that_broke_off_is_no_running_reply_durin
 
 async def test_messages_that_come_meanwhile_are_read_with_the_next_try() -> None:
     """One answer to all of it, and not an outdated one first."""
+    # One answer to all of it, and not an outdated one first.
     async with waiting() as (test, submission):
         more = await test.service.submit(IncomingMessage(text="and this", key=test.key()))
         right(test)
@@ -319,9 +314,7 @@ async def test_messages_that_come_meanwhile_are_read_with_the_next_try() -> None
         assert (first.turn, second.turn, second.outcome) == (1, 1, "answered")
         assert state.turns == 1
 
-
-async def test_messages_that_come_between_calls_are_read_with_the_next_try() -> None:
-    """After a tool ran too; the model reads them behind what the tool gave."""
+    # After a tool ran too; the model reads them behind what the tool gave.
     provider = Flaky(calling(("c1", "look")), "done")
     provider.error = None
 
@@ -418,8 +411,9 @@ async def test_a_stop_does_not_wait_for_the_model_and_a_start_goes_on_with_the_s
         assert (await failures(test, submission))[-1].tells is False
 
 
-async def test_a_gateway_that_was_away_beyond_the_end_tries_once_more() -> None:
-    """It may have been the machine, and not the model, that was down all the time."""
+async def test_a_start_at_another_time_holds_no_turn_for_longer() -> None:
+    """Neither after an outage of the machine, nor where its clock was set back."""
+    # It may have been the machine, and not the model, that was down all the time.
     disk, clock = MemoryDisk(), ManualClock()
     async with waiting(disk=disk, clock=clock) as (test, submission):
         pass
@@ -434,9 +428,7 @@ async def test_a_gateway_that_was_away_beyond_the_end_tries_once_more() -> None:
 
         assert [turn.outcome for turn in state.held_turns] == ["answered"] * len(state.held_turns)
 
-
-async def test_a_clock_that_was_set_back_does_not_hold_a_turn_for_longer() -> None:
-    """The wait was meant to be seconds, and the next start must not make it a day."""
+    # The wait was meant to be seconds, and the next start must not make it a day.
     disk, clock = MemoryDisk(), ManualClock()
     async with waiting(disk=disk, clock=clock) as (test, submission):
         pass
@@ -453,8 +445,9 @@ async def test_a_clock_that_was_set_back_does_not_hold_a_turn_for_longer() -> No
 # --- what people of a channel read ---
 
 
-async def test_people_are_told_once_also_across_restarts() -> None:
+async def test_people_are_told_once_in_a_turn() -> None:
     """They know that it takes longer, and are not told so every minute."""
+    # They know that it takes longer, and are not told so every minute.
     disk, clock, provider = MemoryDisk(), ManualClock(), Flaky()
     async with (
         open_memory_store(disk) as store,
@@ -477,9 +470,7 @@ async def test_people_are_told_once_also_across_restarts() -> None:
 
         assert test.adapter.world.texts == [f"~{OUTAGE_LINE}", "reply 13"]
 
-
-async def test_a_turn_with_two_outages_tells_of_the_first() -> None:
-    """Once a turn is enough: the message is still kept."""
+    # Once a turn is enough: the message is still kept.
     provider = Flaky(calling(("c1", "look")), "done")
 
     def break_down(_call: object) -> str:

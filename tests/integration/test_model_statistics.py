@@ -68,8 +68,9 @@ async def known(path: Path, model: ModelSpec = MODEL) -> ModelStatistics:
         return model_statistics.of(model)
 
 
-async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
+async def test_what_was_learnt_is_kept_however_the_gateway_ends(tmp_path: Path) -> None:
     """Otherwise every start begins with a guess, and with the same overflow."""
+    # Otherwise every start begins with a guess, and with the same overflow.
     path = tmp_path / "models.json"
     async with open_model_statistics(
         FileKeyedStore(path.parent), ManualClock()
@@ -82,9 +83,37 @@ async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert names(tmp_path) == ["models.json"]
 
+    # A stop is a cancellation, and comes in the middle of everything.
+    folder = tmp_path / "stopped"
+    folder.mkdir()
+    path = folder / "models.json"
+    with anyio.CancelScope() as scope:
+        async with open_model_statistics(
+            FileKeyedStore(path.parent), ManualClock()
+        ) as model_statistics:
+            model_statistics.record(MODEL, FACTS)
+            scope.cancel()
+            await anyio.sleep_forever()
 
-async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
-    """A gateway that is killed must not forget its whole life."""
+    assert await known(path) == FACTS
+
+    # A gateway that ends because of a failure has learnt as much as any other.
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    path = folder / "models.json"
+    with pytest.RaisesGroup(OSError):
+        async with open_model_statistics(
+            FileKeyedStore(path.parent), ManualClock()
+        ) as model_statistics:
+            model_statistics.record(MODEL, FACTS)
+            raise OSError(5, "Input/output error")
+
+    assert await known(path) == FACTS
+
+
+async def test_what_is_new_is_written_a_few_seconds_later_and_nothing_else(tmp_path: Path) -> None:
+    """A gateway that is killed remembers, and an idle one lets the disk sleep."""
+    # A gateway that is killed must not forget its whole life.
     path, clock = tmp_path / "models.json", ManualClock()
     async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         model_statistics.record(MODEL, FACTS)
@@ -122,10 +151,10 @@ async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
         "learnt_at": "2026-01-02T03:04:05+00:00",
     }
 
-
-async def test_nothing_new_is_not_written(tmp_path: Path) -> None:
-    """An idle gateway must let the disk sleep."""
-    path, clock = tmp_path / "models.json", ManualClock()
+    # An idle gateway must let the disk sleep.
+    folder = tmp_path / "idle"
+    folder.mkdir()
+    path, clock = folder / "models.json", ManualClock()
     async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         model_statistics.record(MODEL, FACTS)
     path.unlink()
@@ -179,17 +208,20 @@ async def test_what_one_refusal_taught_expires_across_restarts(tmp_path: Path) -
     assert after.limit is not None  # to be believed for longer when it is said again
 
 
-async def test_a_limit_of_the_former_form_is_forgotten(tmp_path: Path) -> None:
-    """It was to hold for ever, and nobody knows where it came from."""
-    path = tmp_path / "models.json"
+async def test_what_a_person_or_a_former_version_wrote_holds_within_bounds(tmp_path: Path) -> None:
+    """No line of the file makes a model small for ever."""
+    # It was to hold for ever, and nobody knows where it came from.
+    folder = tmp_path / "former"
+    folder.mkdir()
+    path = folder / "models.json"
     path.write_bytes(entry(limit_tokens=8_192, calls_tools=False))
 
     assert await known(path) == ModelStatistics(scale=1.0, reports=1, units=1)
 
-
-async def test_a_hint_that_was_edited_lasts_a_week_at_most(tmp_path: Path) -> None:
-    """A typing error in a year must not make a model small for ever."""
-    path, clock = tmp_path / "models.json", ManualClock()
+    # A typing error in a year must not make a model small for ever.
+    folder = tmp_path / "edited"
+    folder.mkdir()
+    path, clock = folder / "models.json", ManualClock()
     hint = {
         "tokens": 8_192,
         "said": "",
@@ -204,6 +236,16 @@ async def test_a_hint_that_was_edited_lasts_a_week_at_most(tmp_path: Path) -> No
         after = model_statistics.of(MODEL).limit_tokens
 
     assert (before, after) == (8_192, None)
+
+    # A person may edit the file; no estimate may leave its order of magnitude.
+    folder = tmp_path / "scale"
+    folder.mkdir()
+    path = folder / "models.json"
+    path.write_bytes(entry(scale=1e9, window_tokens=0))
+
+    assert await known(path) == ModelStatistics(
+        scale=SCALE_MAX, prices=usual_prices(SCALE_MAX), reports=1, units=1
+    )
 
 
 def entry(**changes: object) -> bytes:
@@ -258,16 +300,6 @@ async def test_a_damaged_file_is_put_aside(
         str(tmp_path / "models.json.damaged-2")
     ]
     assert await known(path) == FACTS
-
-
-async def test_a_scale_out_of_bounds_is_taken_back_into_them(tmp_path: Path) -> None:
-    """A person may edit the file; no estimate may leave its order of magnitude."""
-    path = tmp_path / "models.json"
-    path.write_bytes(entry(scale=1e9, window_tokens=0))
-
-    assert await known(path) == ModelStatistics(
-        scale=SCALE_MAX, prices=usual_prices(SCALE_MAX), reports=1, units=1
-    )
 
 
 async def test_what_cannot_be_read_does_not_keep_the_gateway_from_learning(
@@ -347,30 +379,3 @@ async def test_only_the_newest_models_are_kept(
 def model(name: str) -> ModelSpec:
     """Return a model of this name."""
     return ModelSpec(provider="openai", name=name)
-
-
-async def test_what_is_new_is_saved_when_the_gateway_is_stopped(tmp_path: Path) -> None:
-    """A stop is a cancellation, and comes in the middle of everything."""
-    path = tmp_path / "models.json"
-    with anyio.CancelScope() as scope:
-        async with open_model_statistics(
-            FileKeyedStore(path.parent), ManualClock()
-        ) as model_statistics:
-            model_statistics.record(MODEL, FACTS)
-            scope.cancel()
-            await anyio.sleep_forever()
-
-    assert await known(path) == FACTS
-
-
-async def test_what_is_new_is_saved_when_something_else_breaks(tmp_path: Path) -> None:
-    """A gateway that ends because of a failure has learnt as much as any other."""
-    path = tmp_path / "models.json"
-    with pytest.RaisesGroup(OSError):
-        async with open_model_statistics(
-            FileKeyedStore(path.parent), ManualClock()
-        ) as model_statistics:
-            model_statistics.record(MODEL, FACTS)
-            raise OSError(5, "Input/output error")
-
-    assert await known(path) == FACTS

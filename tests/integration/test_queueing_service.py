@@ -100,8 +100,9 @@ async def answered(test: TestService) -> list[list[str]]:
 # --- bursts ---
 
 
-async def test_a_burst_is_one_turn_that_begins_when_its_sender_is_done() -> None:
-    """GW-05: a forwarded message and the comment on it are one question."""
+async def test_a_burst_is_one_turn_that_begins_when_its_senders_are_done() -> None:
+    """GW-05: messages of one breath are one question, and nobody waits for ever."""
+    # GW-05: a forwarded message and the comment on it are one question.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "look at this")
@@ -115,9 +116,7 @@ async def test_a_burst_is_one_turn_that_begins_when_its_sender_is_done() -> None
 
         assert await answered(test) == [["look at this", "what is it?"]]
 
-
-async def test_a_burst_is_never_held_for_longer_than_four_times_its_wait() -> None:
-    """GW-05: somebody who types without a pause is answered."""
+    # GW-05: somebody who types without a pause is answered.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         for n in range(6):
@@ -128,28 +127,7 @@ async def test_a_burst_is_never_held_for_longer_than_four_times_its_wait() -> No
 
         assert await answered(test) == [[f"line {n}" for n in range(6)]]
 
-
-async def test_a_burst_that_was_over_before_it_was_on_disk_is_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A slow disk may take longer than anybody is waited for."""
-    clock, append = ManualClock(), MemoryStore.append
-
-    async def slowly(
-        store: MemoryStore, session_id: str, events: Sequence[Event], *, expected_seq: int
-    ) -> None:
-        clock.advance(BURST.debounce_s * 2)
-        await append(store, session_id, events, expected_seq=expected_seq)
-
-    monkeypatch.setattr(MemoryStore, "append", slowly)
-    async with open_test_service(provider=ScriptedProvider("hello"), clock=clock) as test:
-        said = await say(test, "hi")
-        with anyio.fail_after(WAIT_S):
-            assert (await said.result()).text == "hello"
-
-
-async def test_two_senders_in_one_burst_are_two_messages_of_one_turn() -> None:
-    """GW-06: merged into one text, nobody could tell who asked what."""
+    # GW-06: merged into one text, nobody could tell who asked what.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "[Ann] tea?", sender="ann")
@@ -167,16 +145,15 @@ async def test_two_senders_in_one_burst_are_two_messages_of_one_turn() -> None:
         assert [user.sender for user in turn.users] == ["ann", "bob"]
 
 
-async def test_a_message_that_is_not_held_is_answered_at_once() -> None:
-    """HTTP and the terminal send whole questions."""
+async def test_what_need_not_wait_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole questions, and what has waited for long enough."""
+    # HTTP and the terminal send whole questions.
     async with open_test_service() as test:
         result = await (await say(test, "now", Queueing())).result()
 
         assert result.text == "reply 1"
 
-
-async def test_a_restart_waits_no_more() -> None:
-    """Whoever wrote before it has waited long enough."""
+    # Whoever wrote before it has waited long enough.
     disk = MemoryDisk()
     async with open_test_service(disk=disk) as test:
         await say(test, "one")
@@ -187,9 +164,25 @@ async def test_a_restart_waits_no_more() -> None:
 
         assert await answered(test) == [["one", "two"]]
 
+    # A slow disk may take longer than anybody is waited for.
+    clock, append = ManualClock(), MemoryStore.append
+
+    async def slowly(
+        store: MemoryStore, session_id: str, events: Sequence[Event], *, expected_seq: int
+    ) -> None:
+        clock.advance(BURST.debounce_s * 2)
+        await append(store, session_id, events, expected_seq=expected_seq)
+
+    monkeypatch.setattr(MemoryStore, "append", slowly)
+    async with open_test_service(provider=ScriptedProvider("hello"), clock=clock) as test:
+        said = await say(test, "hi")
+        with anyio.fail_after(WAIT_S):
+            assert (await said.result()).text == "hello"
+
 
 async def test_a_command_lets_what_is_held_begin() -> None:
     """GW-05: a command in a burst stands behind what was written before it."""
+    # GW-05: a command in a burst stands behind what was written before it.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "one")
@@ -202,17 +195,28 @@ async def test_a_command_lets_what_is_held_begin() -> None:
         clock.advance(1.5)
         assert await answered(test) == [["one"], ["two"]]
 
-
-async def test_a_flush_of_nothing_begins_nothing() -> None:
-    """A command may be the first thing that anybody says."""
+    # A command may be the first thing that anybody says.
     async with open_test_service() as test:
         await test.service.conversations.flush(test.key())
 
         assert await test.service.reader.sessions() == ()
 
+    # The wait after a command is that of what comes after it.
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await say(test, "one", Queueing(debounce_s=1000))
+        await test.service.conversations.flush(test.key())
+        await soon()
+        await say(test, "two", sender="bob")
+        await clock.until_sleeping(6)
+        clock.advance(6)
 
-async def test_what_comes_while_a_turn_runs_is_held_for_the_next_one() -> None:
-    """Messages that wait anyway need not wait again, but the last may have a second half."""
+        assert await answered(test) == [["one"], ["two"]]
+
+
+async def test_what_comes_while_a_turn_runs_is_answered_after_it() -> None:
+    """GW-03: nothing waits for somebody to write again."""
+    # Messages that wait anyway need not wait again, but the last may have a second half.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         test.provider.hold()
@@ -228,9 +232,7 @@ async def test_what_comes_while_a_turn_runs_is_held_for_the_next_one() -> None:
 
         assert await answered(test) == [["one"], ["two", "and a half"]]
 
-
-async def test_a_message_in_the_tick_in_which_the_turn_ends_is_answered() -> None:
-    """GW-03: without this it waits for somebody to write again."""
+    # GW-03: without this it waits for somebody to write again.
     async with open_test_service() as test:
         test.provider.hold()
         first = await say(test, "one", Queueing())
@@ -251,23 +253,7 @@ async def test_a_message_in_the_tick_in_which_the_turn_ends_is_answered() -> Non
 
         assert (await second[0].result()).text == "reply 2"
 
-
-async def test_a_shorter_wait_is_not_kept_waiting_by_a_longer_one() -> None:
-    """The wait after a command is that of what comes after it."""
-    clock = ManualClock()
-    async with open_test_service(clock=clock) as test:
-        await say(test, "one", Queueing(debounce_s=1000))
-        await test.service.conversations.flush(test.key())
-        await soon()
-        await say(test, "two", sender="bob")
-        await clock.until_sleeping(6)
-        clock.advance(6)
-
-        assert await answered(test) == [["one"], ["two"]]
-
-
-async def test_an_actor_does_not_rest_while_it_holds_a_message() -> None:
-    """Nobody would wake it."""
+    # Nobody would wake it.
     clock = ManualClock()
     async with open_test_service(
         clock=clock, settings=ServiceSettings(passivate_after_s=0, drain_s=0)
@@ -282,8 +268,9 @@ async def test_an_actor_does_not_rest_while_it_holds_a_message() -> None:
 # --- queue modes ---
 
 
-async def test_messages_that_want_a_turn_of_their_own_get_it_in_order() -> None:
+async def test_questions_and_bursts_that_want_a_turn_of_their_own_get_it_in_order() -> None:
     """Mode sequential: each question has its answer."""
+    # Mode sequential: each question has its answer.
     async with open_test_service() as test:
         test.provider.hold()
         senders = enumerate(["ann", "ann", "bob"])
@@ -297,9 +284,7 @@ async def test_messages_that_want_a_turn_of_their_own_get_it_in_order() -> None:
             (3, "reply 3"),
         ]
 
-
-async def test_a_burst_gets_one_turn_of_its_own() -> None:
-    """Mode sequential: what was written in one breath is one question."""
+    # Mode sequential: what was written in one breath is one question.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         test.provider.hold()
@@ -338,8 +323,9 @@ async def test_a_message_for_whom_a_running_turn_is_too_busy_is_refused() -> Non
         await say(test, "five", rules, sender="cy")
 
 
-async def test_somebody_who_floods_does_not_get_past_the_queue_as_one_burst() -> None:
-    """A burst is exempt from the limit; one without an end is none."""
+async def test_the_limit_is_for_what_waits_and_not_for_one_breath() -> None:
+    """What the next turn takes anyway, a burst above all, is exempt."""
+    # A burst is exempt from the limit; one without an end is none.
     clock = ManualClock()
     rules = Queueing(debounce_s=1.5, max_waiting=2, overflow="reject")
     async with open_test_service(clock=clock) as test:
@@ -356,6 +342,25 @@ async def test_somebody_who_floods_does_not_get_past_the_queue_as_one_burst() ->
             clock.advance(0.5)
 
         assert taken == 12
+
+    # Overflow drop_old with one place: the comment must not push out what it comments on.
+    clock = ManualClock()
+    rules = Queueing(debounce_s=1.5, max_waiting=1)
+    async with open_test_service(clock=clock) as test:
+        for n in range(3):
+            await say(test, f"part {n}", rules)
+        clock.advance(1.5)
+
+        assert await answered(test) == [["part 0", "part 1", "part 2"]]
+
+    # Thirty people who write at once are thirty messages of one turn.
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        for n in range(30):
+            await say(test, f"m{n}", Queueing(debounce_s=1.5, max_waiting=10), sender=f"person {n}")
+        clock.advance(2)
+
+        assert await answered(test) == [[f"m{n}" for n in range(30)]]
 
 
 async def fill(
@@ -389,18 +394,6 @@ async def test_where_too_many_wait_the_oldest_goes_and_the_log_tells(tmp_path: P
     assert any('"discarded"' in log.read_text() for log in logs)
 
 
-async def test_a_burst_does_not_drop_its_own_beginning() -> None:
-    """Overflow drop_old with one place: the comment must not push out what it comments on."""
-    clock = ManualClock()
-    rules = Queueing(debounce_s=1.5, max_waiting=1)
-    async with open_test_service(clock=clock) as test:
-        for n in range(3):
-            await say(test, f"part {n}", rules)
-        clock.advance(1.5)
-
-        assert await answered(test) == [["part 0", "part 1", "part 2"]]
-
-
 @table("overflow", ["drop_new", "reject"])
 async def test_where_too_many_wait_the_new_one_is_refused(overflow: Overflow) -> None:
     """The error tells whether the sender is to be told."""
@@ -414,8 +407,9 @@ async def test_where_too_many_wait_the_new_one_is_refused(overflow: Overflow) ->
         assert await answered(test) == [["runs"], ["waits 0", "waits 1"]]
 
 
-async def test_a_repeat_is_no_new_message_however_many_wait() -> None:
-    """The platform hands in again what was accepted; that must not push anything out."""
+async def test_a_repeat_waits_for_what_the_message_itself_became() -> None:
+    """It pushes nothing out, and waits for nothing that never comes."""
+    # The platform hands in again what was accepted; that must not push anything out.
     async with open_test_service() as test:
         test.provider.hold()
         await say(test, "runs", Queueing())
@@ -428,9 +422,7 @@ async def test_a_repeat_is_no_new_message_however_many_wait() -> None:
         assert (again.seq, again.duplicate) == (first.seq, True)
         assert await answered(test) == [["runs"], ["waits"]]
 
-
-async def test_a_repeat_of_a_message_that_was_dropped_ends_too() -> None:
-    """A client that asks again must not wait for an answer that will never come."""
+    # A client that asks again must not wait for an answer that will never come.
     async with open_test_service() as test:
         test.provider.hold()
         await say(test, "runs", Queueing())
@@ -465,22 +457,12 @@ async def test_people_of_a_channel_are_told_once_a_turn_that_messages_are_droppe
         ]
 
 
-async def test_no_limit_holds_while_the_next_turn_takes_all_that_waits() -> None:
-    """Thirty people who write at once are thirty messages of one turn."""
-    clock = ManualClock()
-    async with open_test_service(clock=clock) as test:
-        for n in range(30):
-            await say(test, f"m{n}", Queueing(debounce_s=1.5, max_waiting=10), sender=f"person {n}")
-        clock.advance(2)
-
-        assert await answered(test) == [[f"m{n}" for n in range(30)]]
-
-
 # --- ambient messages that wait ---
 
 
 async def test_ambient_messages_begin_no_turn_and_are_read_with_the_next() -> None:
     """A group may talk among itself; the agent knows of it when it is asked."""
+    # A group may talk among itself; the agent knows of it when it is asked.
     async with open_test_service() as test:
         await say(test, "[Bob] lunch?", ambient=True, sender="bob")
         await say(test, "[Eve] yes", ambient=True, sender="eve")
@@ -491,9 +473,7 @@ async def test_ambient_messages_begin_no_turn_and_are_read_with_the_next() -> No
         assert await answered(test) == [["[Bob] lunch?", "[Eve] yes", "[Ann] where?"]]
         assert texts(test.provider.requests[0]) == ["[Bob] lunch?", "[Eve] yes", "[Ann] where?"]
 
-
-async def test_only_the_newest_ambient_messages_wait() -> None:
-    """A year of chatter must not be one request."""
+    # A year of chatter must not be one request.
     async with open_test_service() as test:
         for n in range(AMBIENT_LIMIT + 3):
             await say(test, f"chatter {n}", ambient=True)
@@ -502,9 +482,7 @@ async def test_only_the_newest_ambient_messages_wait() -> None:
 
         assert turn == [*(f"chatter {n}" for n in range(3, AMBIENT_LIMIT + 3)), "now"]
 
-
-async def test_ambient_messages_do_not_count_as_waiting_nor_push_out_those_that_do() -> None:
-    """Chatter must not cost anybody their answer."""
+    # Chatter must not cost anybody their answer.
     async with open_test_service() as test:
         await fill(test, "reject", max_waiting=1)
         for n in range(3):
@@ -549,8 +527,9 @@ async def until_asked(test: TestService, session_id: str) -> ApprovalAsked:
     raise AssertionError
 
 
-async def test_nothing_that_did_not_speak_to_the_agent_overtakes_a_question() -> None:
-    """Chatter by somebody who may answer is not an answer."""
+async def test_only_a_message_to_the_agent_overtakes_a_question() -> None:
+    """Chatter is no answer, whoever it is from."""
+    # Chatter by somebody who may answer is not an answer.
     provider = ScriptedProvider(calling(("a", "act")))
     spec = replace(make_spec(), session=SessionSpec(steering=True))
     gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
@@ -565,9 +544,7 @@ async def test_nothing_that_did_not_speak_to_the_agent_overtakes_a_question() ->
         await soon()
         assert len((await test.service.view(asked.session_id)).open_approvals) == 1
 
-
-async def test_a_message_to_the_agent_still_overtakes_a_question() -> None:
-    """With those that were only heard before it, which are read along."""
+    # With those that were only heard before it, which are read along.
     provider = ScriptedProvider(calling(("a", "act")), "as you wish")
     spec = replace(make_spec(), session=SessionSpec(steering=True))
     gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
@@ -639,8 +616,9 @@ async def aside(
     return not (await test.service.submit(replace(plain, **rest))).duplicate
 
 
-async def test_what_was_said_beside_is_told_in_one_block_to_the_next_turn_alone() -> None:
-    """Once told, it stands in the conversation like everything else."""
+async def test_what_was_said_beside_is_told_once_and_to_the_next_turn() -> None:
+    """Where it may be shown, in one block."""
+    # Once told, it stands in the conversation like everything else.
     async with open_test_service() as test:
         assert await aside(test, "[Bob] lunch?")
         assert await aside(test, "[Eve] at one")
@@ -652,9 +630,7 @@ async def test_what_was_said_beside_is_told_in_one_block_to_the_next_turn_alone(
         assert texts(test.provider.requests[0]) == [block]
         assert texts(test.provider.requests[1]) == [block, "[Ann] sure?"]
 
-
-async def test_what_is_kept_for_the_log_alone_is_never_shown() -> None:
-    """Disposition silent: recorded, and none of the model's business."""
+    # Disposition silent: recorded, and none of the model's business.
     async with open_test_service() as test:
         await aside(test, "secret", AmbientRules(shown="never"))
         said = await say(test, "hello", Queueing())
@@ -664,9 +640,22 @@ async def test_what_is_kept_for_the_log_alone_is_never_shown() -> None:
         log = await test.service.history(said.session_id, after=0, limit=10)
         assert [e.body.text for e in log if isinstance(e.body, AmbientStored)] == ["secret"]
 
+    # It is neither lost nor told twice.
+    async with open_test_service() as test:
+        test.provider.hold()
+        await say(test, "one", Queueing())
+        await test.provider.until_called()
+        await aside(test, "meanwhile")
+        test.provider.release()
+        await soon()
+        await (await say(test, "two", Queueing())).result()
+
+        assert [text.count("meanwhile") for text in texts(test.provider.requests[1])] == [0, 1]
+
 
 async def test_only_the_newest_and_not_too_old_are_told() -> None:
     """Yesterday's chatter is not what today's question is about."""
+    # Yesterday's chatter is not what today's question is about.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await aside(test, "old", AmbientRules(max_age_s=60))
@@ -684,9 +673,7 @@ async def test_only_the_newest_and_not_too_old_are_told() -> None:
             "newest",
         ]
 
-
-async def test_what_is_too_old_is_not_told_and_not_kept() -> None:
-    """Its age counts when the turn begins."""
+    # Its age counts when the turn begins.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await aside(test, "old", AmbientRules(max_age_s=60))
@@ -696,6 +683,13 @@ async def test_what_is_too_old_is_not_told_and_not_kept() -> None:
 
         assert texts(test.provider.requests[0]) == ["well?"]
         assert (await test.service.view(said.session_id)).ambient == ()
+
+    # An age beyond all calendars is kept for as long as there is one.
+    async with open_test_service() as test:
+        await aside(test, "lunch?", AmbientRules(max_age_s=10**15))
+        await (await say(test, "well?", Queueing(debounce_s=0))).result()
+
+        assert "lunch?" in texts(test.provider.requests[0])[0]
 
 
 async def test_the_same_message_is_kept_once_also_after_a_restart() -> None:
@@ -730,20 +724,6 @@ async def test_text_that_nobody_vouches_for_taints_the_turn_that_is_told_of_it()
         tool.let_go("a")
 
 
-async def test_what_is_said_beside_while_a_turn_runs_waits_for_the_next() -> None:
-    """It is neither lost nor told twice."""
-    async with open_test_service() as test:
-        test.provider.hold()
-        await say(test, "one", Queueing())
-        await test.provider.until_called()
-        await aside(test, "meanwhile")
-        test.provider.release()
-        await soon()
-        await (await say(test, "two", Queueing())).result()
-
-        assert [text.count("meanwhile") for text in texts(test.provider.requests[1])] == [0, 1]
-
-
 @table("text", ["x" * (1024 * 1024 + 1), "a\ud800"])
 async def test_what_is_no_text_is_not_kept(text: str) -> None:
     """The log holds what can be read."""
@@ -753,20 +733,12 @@ async def test_what_is_no_text_is_not_kept(text: str) -> None:
         assert await test.service.reader.sessions() == ()
 
 
-async def test_a_setting_with_too_many_zeros_harms_nobody() -> None:
-    """An age beyond all calendars is kept for as long as there is one."""
-    async with open_test_service() as test:
-        await aside(test, "lunch?", AmbientRules(max_age_s=10**15))
-        await (await say(test, "well?", Queueing(debounce_s=0))).result()
-
-        assert "lunch?" in texts(test.provider.requests[0])[0]
-
-
 # --- edits ---
 
 
-async def test_an_edit_before_the_turn_began_replaces_the_text() -> None:
+async def test_an_edit_counts_until_the_turn_begins() -> None:
     """What a person corrected in time is what they asked."""
+    # What a person corrected in time is what they asked.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "who wint?", key="k")
@@ -775,9 +747,7 @@ async def test_an_edit_before_the_turn_began_replaces_the_text() -> None:
 
         assert await answered(test) == [["who went?"]]
 
-
-async def test_an_edit_after_the_turn_began_is_ignored() -> None:
-    """The answer must fit the question that it stands under."""
+    # The answer must fit the question that it stands under.
     async with open_test_service() as test:
         test.provider.hold()
         await say(test, "one", Queueing(), key="k")
@@ -787,9 +757,31 @@ async def test_an_edit_after_the_turn_began_is_ignored() -> None:
 
         assert await answered(test) == [["one"]]
 
+    # An old message, one of another chat, one that was only heard.
+    async with open_test_service() as test:
+        assert not await test.service.conversations.edit(test.key(), "k", "x")
+        await aside(test, "lunch?", idempotency_key="b")
+        await say(test, "one", key="a")
+
+        for key in ("k", "b", ""):
+            assert not await test.service.conversations.edit(test.key(), key, "x")
+        with pytest.raises(InvalidInputError, match="empty"):
+            await test.service.conversations.edit(test.key(), "a", " ")
+
+    # It was acknowledged.
+    disk = MemoryDisk()
+    async with open_test_service(disk=disk) as test:
+        await say(test, "who wint?", key="k")
+        assert await test.service.conversations.edit(test.key(), "k", "who went?")
+    async with open_test_service(disk=disk) as test:
+        await test.provider.until_called()
+
+        assert texts(test.provider.requests[0]) == ["who went?"]
+
 
 async def test_what_its_writer_deleted_in_time_is_answered_by_nobody() -> None:
-    """Neither what was said to the agent nor what was said beside it; and the deletion stays."""
+    """Whoever deleted it, and writes again, begins anew."""
+    # Neither what was said to the agent nor what was said beside it; and the deletion stays.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await aside(test, "the code is 1234", idempotency_key="b")
@@ -808,9 +800,7 @@ async def test_what_its_writer_deleted_in_time_is_answered_by_nobody() -> None:
         assert not await withdraw("q")
         assert "1234" not in str(test.provider.requests)
 
-
-async def test_what_comes_after_all_that_was_held_was_deleted_is_held_anew() -> None:
-    """Its writer began again, and writes in pieces as before."""
+    # Its writer began again, and writes in pieces as before.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "never mind", key="k")
@@ -822,31 +812,6 @@ async def test_what_comes_after_all_that_was_held_was_deleted_is_held_anew() -> 
         clock.advance(1.5)
 
         assert await answered(test) == [["who", "went?"]]
-
-
-async def test_an_edit_of_what_is_not_known_changes_nothing() -> None:
-    """An old message, one of another chat, one that was only heard."""
-    async with open_test_service() as test:
-        assert not await test.service.conversations.edit(test.key(), "k", "x")
-        await aside(test, "lunch?", idempotency_key="b")
-        await say(test, "one", key="a")
-
-        for key in ("k", "b", ""):
-            assert not await test.service.conversations.edit(test.key(), key, "x")
-        with pytest.raises(InvalidInputError, match="empty"):
-            await test.service.conversations.edit(test.key(), "a", " ")
-
-
-async def test_an_edit_survives_a_restart() -> None:
-    """It was acknowledged."""
-    disk = MemoryDisk()
-    async with open_test_service(disk=disk) as test:
-        await say(test, "who wint?", key="k")
-        assert await test.service.conversations.edit(test.key(), "k", "who went?")
-    async with open_test_service(disk=disk) as test:
-        await test.provider.until_called()
-
-        assert texts(test.provider.requests[0]) == ["who went?"]
 
 
 # --- the same message again ---
@@ -880,8 +845,9 @@ async def test_the_same_message_is_known_across_a_reset() -> None:
         assert [e.body.text for e in log if isinstance(e.body, Received)] == ["three"]
 
 
-async def test_a_repeat_right_after_a_reset_begins_no_session() -> None:
-    """The session that has ended still knows it."""
+async def test_a_session_that_was_reset_still_knows_what_it_was_told() -> None:
+    """A repeat begins no session; who names one by its id means that one and no other."""
+    # The session that has ended still knows it.
     async with open_test_service(delivery_ports={"test": Nobody()}) as test:
         first = await say(test, "one", Queueing(), key="k1")
         await soon()
@@ -890,9 +856,7 @@ async def test_a_repeat_right_after_a_reset_begins_no_session() -> None:
 
         assert (again.session_id, again.duplicate) == (first.session_id, True)
 
-
-async def test_a_message_to_a_session_that_has_ended_is_told_so() -> None:
-    """Who names a session by its id means that one and no other."""
+    # Who names a session by its id means that one and no other.
     async with open_test_service() as test:
         first = await say(test, "one", Queueing())
         await test.service.reset(first.session_id)
