@@ -14,6 +14,7 @@ from support.email_contract import ANN, BOB, BOT, account, mail_from
 from support.email_world import EmailWorld, open_email_world
 from support.imap_server import open_imap_server
 from support.smtp_server import open_smtp_server, read_mail, text_of
+from support.tables import table
 from support.talking import until
 from support.web_server import certificates_for
 
@@ -287,7 +288,7 @@ async def test_new_numbers_of_all_mails_lose_nothing() -> None:
     assert world.cursors["inbox"] == "1700000001:4"
 
 
-@pytest.mark.parametrize("kind", ["says it at once", "has no IDLE"])
+@table("kind", ["says it at once", "has no IDLE"])
 async def test_mail_is_noticed_whatever_the_server_does(kind: str) -> None:
     """News may stand behind the answer to IDLE in one packet, and some have no IDLE."""
     async with open_email_world() as world:
@@ -445,29 +446,23 @@ async def test_a_mail_on_its_way_leaves_no_connection_behind() -> None:
     assert world.smtp.texts(ANN) == ["late"]
 
 
-async def test_the_last_mail_is_not_new_though_servers_name_it_always() -> None:
-    """`UID SEARCH n:*` finds the last mail also where its number is below n."""
-    async with open_email_world() as world:
-        for text in ("one", "two"):
-            world.deliver(mail_from(ANN, text).as_bytes())
-        async with open_mailbox(account(world.imap.port, world.smtp.port)) as box:
-            await box.select("INBOX")
-            found = [await box.uids_from(uid) for uid in (1, 2, 3, 99)]
+async def test_what_a_mailbox_answers_is_read_as_servers_write_it() -> None:
+    """`n:*` names the last mail also where its number is below n; a text of one line may be quoted.
 
-    assert found == [[1, 2], [2], [], []]
-
-
-async def test_a_text_of_one_line_is_read_as_servers_write_it() -> None:
-    """In quotes, and before the header; what it says is taken for nothing else."""
+    That stands before the header then, and what it says is taken for nothing else.
+    """
     text = 'UID 7 BODY[HEADER] {5} "yes" \\ no)'
     head = f"From: {ANN}\r\nSubject: x\r\n\r\n".encode()
     async with open_email_world() as world:
         world.deliver(head + text.encode())
+        world.deliver(mail_from(ANN, "two").as_bytes())
         async with open_mailbox(account(world.imap.port, world.smtp.port)) as box:
             await box.select("INBOX")
+            uids = [await box.uids_from(uid) for uid in (1, 2, 3, 99)]
             (found,) = await box.envelopes([1], SystemClock().now(), text_bytes=1_000)
             whole = await box.mail(1, 10_000)
 
+    assert uids == [[1, 2], [2], [], []]
     assert (found.uid, found.head) == (1, head)
     assert found.whole == head + text.encode() == whole
 
@@ -526,8 +521,8 @@ async def test_a_token_is_asked_for_and_shown(tmp_path: Path) -> None:
 
 
 async def test_a_login_that_may_work_later_is_tried_again() -> None:
-    """Servers refuse for many reasons; a wrong password is one for its owner."""
-    async with open_email_world(password="wrong") as world:  # noqa: S106 - of a test
+    """Servers refuse for many reasons; a wrong password is one for its owner, and is not shown."""
+    async with open_email_world(password="sesame") as world:  # noqa: S106 - of a test
         with pytest.raises(SetupError, match="does not let "):
             await world.make().serve(RecordingHandler())
         world.imap.refusal = "[UNAVAILABLE] Temporary authentication failure."
@@ -536,6 +531,9 @@ async def test_a_login_that_may_work_later_is_tried_again() -> None:
         world.imap.is_away = True
         with pytest.raises(ConnectionLostError):
             await world.make().serve(RecordingHandler())
+    secret = account(1, 1, password="sesame", secret_tag="sesame2")  # noqa: S106 - of a test
+
+    assert "sesame" not in repr(secret)  # which ends up in logs
 
 
 async def test_a_look_says_who_vouches_for_senders() -> None:
@@ -568,14 +566,7 @@ async def test_a_server_that_says_nothing_holds_up_no_end() -> None:
         taken.close()
 
 
-def test_an_account_hides_its_secrets() -> None:
-    """A repr ends up in logs."""
-    secret = account(1, 1, password="sesame", secret_tag="sesame2")  # noqa: S106 - of a test
-
-    assert "sesame" not in repr(secret)
-
-
-@pytest.mark.parametrize("security", ["tls", "starttls"])
+@table("security", ["tls", "starttls"])
 async def test_connections_are_secret_and_servers_prove_their_names(
     security: Security, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from support.email_contract import BOT, EmailContract
 from support.imap_server import ImapServer, open_imap_server
+from support.suites import hold_to_suite
 
 
-class TestEmail(EmailContract):
+class OnMailServer(EmailContract):
     """On the pretended server."""
 
     imap: ImapServer
@@ -37,3 +39,8 @@ class TestEmail(EmailContract):
     async def revoke(self) -> None:
         """Change the password."""
         self.imap.accounts[BOT].password = "another"
+
+
+def test_email_keeps_the_contract_of_channels(tmp_path: Path) -> None:
+    """As every channel does, whatever goes wrong on its servers."""
+    hold_to_suite(OnMailServer, tmp_path)

@@ -58,15 +58,11 @@ def refused(why: str) -> pytest.RaisesExc[ToolFailedError]:
     return pytest.raises(ToolFailedError, match=why)
 
 
-def test_an_agent_that_may_only_read_has_no_tool_that_writes(tmp_path: Path) -> None:
-    """What is not offered cannot be called by mistake."""
-    names = set(caller(tmp_path, read_only=True).tools)
+def test_each_definition_is_short_and_says_how_it_may_be_run(tmp_path: Path) -> None:
+    """They are sent with every request; and a call that is run twice has to be one that may be.
 
-    assert names == {"read_file", "list_files", "search_files"}
-
-
-def test_each_definition_is_short_and_each_says_how_it_may_be_run(tmp_path: Path) -> None:
-    """They are sent with every request; and a call that is run twice has to be one that may be."""
+    Who may only read has no tool that writes: what is not offered cannot be called by mistake.
+    """
     tools = caller(tmp_path).tools
     sizes = {
         name: len(
@@ -83,26 +79,21 @@ def test_each_definition_is_short_and_each_says_how_it_may_be_run(tmp_path: Path
 
     assert max(sizes.values()) < 600, sizes
     assert all(tool.capabilities.safe for tool in tools.values())
-    assert {name for name, tool in tools.items() if tool.capabilities.read_only} == {
-        "read_file",
-        "list_files",
-        "search_files",
-    }
+    readers = {"read_file", "list_files", "search_files"}
+    assert {name for name, tool in tools.items() if tool.capabilities.read_only} == readers
     assert [name for name, tool in tools.items() if tool.capabilities.repeatable] == ["write_file"]
-
-
-async def test_the_workspace_is_made_on_first_use(tmp_path: Path) -> None:
-    """A new agent has an empty folder, not an error."""
-    assert await caller(tmp_path)("list_files") == "the workspace is empty"
-    assert (tmp_path / "files").stat().st_mode & 0o777 == 0o700
+    assert set(caller(tmp_path, read_only=True).tools) == readers
 
 
 async def test_a_file_is_written_read_changed_and_found(tmp_path: Path) -> None:
-    """The way of a piece of work through all five tools."""
+    """The way of a piece of work through all five tools, in a folder that is made on first use."""
     call = caller(tmp_path)
+    empty = await call("list_files")
     wrote = await call("write_file", path="a/b.md", content="alpha\nbeta\n")
     edited = await call("edit_file", path="a/b.md", old_text="beta", new_text="gamma\ndelta")
 
+    assert empty == "the workspace is empty"
+    assert (tmp_path / "files").stat().st_mode & 0o777 == 0o700
     assert wrote == "wrote 11 bytes to a/b.md (a new file)"
     assert edited == "replaced 1 place in a/b.md (line 2)"
     assert await call("read_file", path="a/b.md") == (
@@ -201,25 +192,26 @@ async def test_a_workspace_that_is_such_a_folder_is_closed(tmp_path: Path, folde
 # --- reading and writing ---
 
 
-async def test_a_file_too_large_is_read_as_far_as_it_goes_and_not_edited(
+async def test_what_is_too_large_is_read_in_part_and_neither_edited_nor_written(
     tmp_path: Path, files: Path
 ) -> None:
-    """What a tool holds in memory has a bound; what is left out is told."""
+    """What a tool holds in memory has a bound, and what is left out is told.
+
+    A model that repeats itself must not fill the disk in one call either.
+    """
     (files / "log").write_text("line\n" * (READ_MAX_BYTES // 5 + 1000))
     call = caller(tmp_path)
 
     assert "of which only the first" in await call("read_file", path="log")
     with refused("too large to edit"):
         await call("edit_file", path="log", old_text="line", new_text="x")
-
-
-async def test_content_too_large_is_refused(tmp_path: Path) -> None:
-    """A model that repeats itself must not fill the disk in one call."""
     with refused("content: 2,097,153 bytes; 2,097,152 are the most"):
-        await caller(tmp_path)("write_file", path="a", content="x" * (WRITE_MAX_BYTES + 1))
+        await call("write_file", path="a", content="x" * (WRITE_MAX_BYTES + 1))
 
 
-async def test_what_is_no_text_is_neither_shown_nor_changed(tmp_path: Path, files: Path) -> None:
+async def test_what_is_no_text_is_neither_shown_changed_nor_written(
+    tmp_path: Path, files: Path
+) -> None:
     """A picture read as text is noise, and one that was edited is broken."""
     (files / "photo.png").write_bytes(b"\x89PNG\r\n\0\0")
     (files / "latin").write_bytes("caf\xe9\n".encode("latin-1"))
@@ -231,14 +223,10 @@ async def test_what_is_no_text_is_neither_shown_nor_changed(tmp_path: Path, file
         await call("edit_file", path="photo.png", old_text="PNG", new_text="JPG")
     with refused("not text in UTF-8"):
         await call("edit_file", path="latin", old_text="caf", new_text="x")
+    with refused("content: holds half of a surrogate pair"):  # which JSON can hold, and no file
+        await call("write_file", path="a", content="x\ud800")
     assert r"caf\xe9" in await call("read_file", path="latin")
     assert (files / "latin").read_bytes() == b"caf\xe9\n"
-
-
-async def test_half_a_surrogate_pair_is_told(tmp_path: Path) -> None:
-    """JSON can hold one, a file cannot."""
-    with refused("content: holds half of a surrogate pair"):
-        await caller(tmp_path)("write_file", path="a", content="x\ud800")
 
 
 async def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, files: Path) -> None:
@@ -291,12 +279,13 @@ async def test_what_a_person_wrote_during_an_edit_is_not_lost(
 
 
 async def test_a_folder_is_listed_with_what_each_entry_is(tmp_path: Path, files: Path) -> None:
-    """Sizes and kinds save a call that would fail."""
+    """Sizes and kinds save a call that would fail; where it is no folder, what to do instead."""
     os.mkfifo(files / "pipe")
     (files / "link").symlink_to("notes.md")
     (files / "new\nline").write_text("")
+    call = caller(tmp_path)
 
-    assert await caller(tmp_path)("list_files") == (
+    assert await call("list_files") == (
         "the workspace, 5 in all:\n"
         "link -> notes.md\n"
         "new\\nline  0 bytes\n"
@@ -304,6 +293,8 @@ async def test_a_folder_is_listed_with_what_each_entry_is(tmp_path: Path, files:
         "pipe  (a pipe)\n"
         "src/"
     )
+    with refused("read it with read_file"):
+        await call("list_files", path="notes.md")
 
 
 @table(
@@ -352,13 +343,6 @@ async def test_a_long_listing_goes_on_where_it_says(
         await call("list_files", path="src", offset=7)
     with refused("offset: 4 files"):
         await call("list_files", pattern="f?", offset=9)
-
-
-@pytest.mark.usefixtures("files")
-async def test_listing_what_is_no_folder_is_told(tmp_path: Path) -> None:
-    """And what to do instead."""
-    with refused("read it with read_file"):
-        await caller(tmp_path)("list_files", path="notes.md")
 
 
 # --- searching ---
@@ -431,14 +415,14 @@ async def test_a_finder_that_does_not_stop_is_killed(
     assert not children()
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "why"), [("(", "regex: missing"), ("x{99999999999}", "regex: "), ("a\nb", "query: ")]
 )
-@pytest.mark.usefixtures("files")
 async def test_an_expression_that_cannot_be_read_is_told(
     tmp_path: Path, query: str, why: str
 ) -> None:
     """With what is wrong about it."""
+    files_in(tmp_path)
     with refused(why):
         await caller(tmp_path)("search_files", query=query, regex=True)
 
@@ -464,28 +448,22 @@ async def test_what_a_search_leaves_out_is_told(
     assert await call("search_files", query="two", path=".git") == ".git/config:1: two"
 
 
-async def test_many_and_long_lines_are_bounded(tmp_path: Path, files: Path) -> None:
-    """A search for a blank must not become the whole conversation."""
+async def test_many_and_long_lines_and_many_files_are_bounded(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search for a blank must not become the whole conversation; where it stopped is told."""
     (files / "many.txt").write_text("needle\n" * (HITS_MAX * 3))
     (files / "long.txt").write_text("x" * 50_000 + "pin" + "y" * 50_000)
     call = caller(tmp_path)
     many = await call("search_files", query="needle")
     long = await call("search_files", query="pin")
+    monkeypatch.setattr(finding, "FILES_MAX", 2)
 
     assert many.count("needle") == HITS_MAX
     assert many.endswith(f"(there are more than these {HITS_MAX}; search for something narrower)")
     assert len(long) < 400
     assert "xpiny" in long
-
-
-@pytest.mark.usefixtures("files")
-async def test_a_search_of_too_many_files_says_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rest was not looked at."""
-    monkeypatch.setattr(finding, "FILES_MAX", 2)
-
-    assert "(stopped after" in await caller(tmp_path)("search_files", query="Two")
+    assert "(stopped after" in await call("search_files", query="Two")  # the rest was not read
 
 
 async def test_nothing_of_the_environment_reaches_the_finder(

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
+import httpx2
 from support.gateway import HttpGateway, open_client_here, open_http_gateway
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.model import Compaction
 from everturn_channels.terminal.client import Said
@@ -38,7 +39,6 @@ def _halve(path: Path) -> None:
 
 
 DAMAGE = {"lost": _unlink, "emptied": _empty, "halved": _halve}
-KINDS = pytest.mark.parametrize("kind", DAMAGE)
 
 
 def damage(folder: Path, kind: str) -> None:
@@ -83,81 +83,66 @@ async def read_stream(gateway: HttpGateway, session: str, *, after: int) -> list
     raise AssertionError(read)
 
 
-@KINDS
-async def test_messages_over_http_come_with_the_gap(tmp_path: Path, kind: str) -> None:
-    """Page by page, each gap is told once, and no message beside it is missing."""
+async def all_pages(client: httpx2.AsyncClient, path: str) -> list[dict[str, Any]]:
+    """Return a history two messages a page."""
+    pages, after = list[dict[str, Any]](), "0"
+    while after:
+        page = (await client.get(path, params={"after": after, "limit": 2})).json()
+        pages.append(page)
+        after = page["next"]
+    return pages
+
+
+@table("kind", DAMAGE)
+async def test_a_gap_is_told_wherever_the_history_is_read(tmp_path: Path, kind: str) -> None:
+    """Page by page over HTTP, to followers, on the command line, and where a request is explained.
+
+    Each gap is told once, and no message beside it is missing. A stream's numbers have no holes but
+    those that it names, and resuming goes on behind one.
+    """
     async with talked(tmp_path, kind=kind) as (gateway, session), gateway.client() as client:
-        path = f"/api/v1/sessions/{session}/messages"
-        whole = (await client.get(path)).json()
-        pages, after = list[dict[str, Any]](), "0"
-        while after:
-            page = (await client.get(path, params={"after": after, "limit": 2})).json()
-            pages.append(page)
-            after = page["next"]
-        await client.post(path, json={"content": "once more"})
-        later = (await client.get(path)).json()
+        path = f"/api/v1/sessions/{session}"
+        last_seq = (await gateway.service.view(session)).last_seq
+        explained = await client.get(f"{path}/context/{last_seq}")
+        early = await client.get(f"{path}/context/2")
+        said = await terminal_history(gateway, session)
+        whole = (await client.get(f"{path}/messages")).json()
+        pages = await all_pages(client, f"{path}/messages")
+        read = await read_stream(gateway, session, after=0)
+        await client.post(f"{path}/messages", json={"content": "once more"})
+        later = (await client.get(f"{path}/messages")).json()
+        again = await read_stream(gateway, session, after=0)
+        (told,) = [each for each in read if each["event"] == "gap"]
+        resumed = await read_stream(gateway, session, after=told["last"])
 
     (gap,) = whole["gaps"]
     assert gap["cause"] == "lost"
     assert LOST in gap["text"]
     assert (gap["first"] == 1) is (kind != "halved")
     assert [m for page in pages for m in page["messages"]] == whole["messages"]
-    told = [each for page in pages for each in page["gaps"]]
-    assert (told[0]["first"], told[-1]["last"]) == (gap["first"], gap["last"])
+    of_pages = [each for page in pages for each in page["gaps"]]
+    assert (of_pages[0]["first"], of_pages[-1]["last"]) == (gap["first"], gap["last"])
     numbers = [int(m["message_id"][1:]) for m in whole["messages"]]
     assert not [number for number in numbers if gap["first"] <= number <= gap["last"]]
     assert [m["content"] for m in later["messages"]][-2:] == ["once more", "reply 1"]
     assert later["gaps"] == whole["gaps"]
-
-
-@KINDS
-async def test_a_follower_is_told_of_the_gap(tmp_path: Path, kind: str) -> None:
-    """Numbers have no holes but those that the stream names; resuming goes on behind a gap."""
-    async with talked(tmp_path, kind=kind) as (gateway, session):
-        read = await read_stream(gateway, session, after=0)
-        (gap,) = [each for each in read if each["event"] == "gap"]
-        async with gateway.client() as client:
-            await client.post(f"/api/v1/sessions/{session}/messages", json={"content": "more"})
-        again = await read_stream(gateway, session, after=0)
-        later = await read_stream(gateway, session, after=gap["last"])
 
     expected = 1
     for each in read:
         first = each["first"] if each["event"] == "gap" else each["seq"]
         assert first == expected
         expected = (each["last"] if each["event"] == "gap" else each["seq"]) + 1
-    assert LOST in gap["text"]
-    assert [each for each in again if each["event"] == "gap"] == [gap]
-    assert later == again[again.index(gap) + 1 :]
+    assert LOST in told["text"]
+    assert [each for each in again if each["event"] == "gap"] == [told]
+    assert resumed == again[again.index(told) + 1 :]
 
+    (shown,) = [each for each in said if each.role == "gap"]
+    assert LOST in shown.text
+    assert [each.seq for each in said] == sorted(each.seq for each in said)
 
-async def test_the_past_ends_also_where_it_was_discarded(tmp_path: Path) -> None:
-    """A client that shows a session again would otherwise wait for events that never come."""
-    async with talked(tmp_path, compaction="discard") as (gateway, session):
-        then = (await gateway.service.view(session)).last_seq
-        with anyio.fail_after(WAIT_S):
-            async with open_api(gateway.base_url, token="") as api, gateway.client() as client:
-                gone = [each.seq async for each in past_events(api, session, until=then)]
-                await client.post(f"/api/v1/sessions/{session}/messages", json={"content": "more"})
-                now = (await gateway.service.view(session)).last_seq
-                found = [each.seq async for each in past_events(api, session, until=now)]
-
-    assert gone == []
-    assert found == [*range(then + 1, now + 1)]
-
-
-@KINDS
-async def test_a_past_request_behind_a_gap_is_refused_with_the_reason(
-    tmp_path: Path, kind: str
-) -> None:
-    """A replay with a hole in it would tell something that never was."""
-    async with talked(tmp_path, kind=kind) as (gateway, session), gateway.client() as client:
-        last_seq = (await gateway.service.view(session)).last_seq
-        late = await client.get(f"/api/v1/sessions/{session}/context/{last_seq}")
-        early = await client.get(f"/api/v1/sessions/{session}/context/2")
-
-    assert late.status_code == 404
-    assert LOST in late.json()["detail"]
+    # A replay with a hole in it would tell something that never was.
+    assert explained.status_code == 404
+    assert LOST in explained.json()["detail"]
     assert early.status_code == (200 if kind == "halved" else 404)
 
 
@@ -167,19 +152,10 @@ async def terminal_history(gateway: HttpGateway, session: str) -> Sequence[Said]
         return await client.history.messages(session, after=0)
 
 
-@KINDS
-async def test_the_command_line_shows_the_gap(tmp_path: Path, kind: str) -> None:
-    """`sessions show` reads the same history, in process as over HTTP."""
-    async with talked(tmp_path, kind=kind) as (gateway, session):
-        said = await terminal_history(gateway, session)
-
-    (gap,) = [each for each in said if each.role == "gap"]
-    assert LOST in gap.text
-    assert [each.seq for each in said] == sorted(each.seq for each in said)
-
-
-async def test_what_was_discarded_on_purpose_is_told_apart(tmp_path: Path) -> None:
-    """Nobody should look for a fault in what was chosen."""
+async def test_what_was_discarded_on_purpose_is_told_apart_and_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    """Nobody should look for a fault in what was chosen, nor wait for events that never come."""
     async with (
         talked(tmp_path, compaction="discard") as (gateway, session),
         gateway.client() as client,
@@ -187,12 +163,21 @@ async def test_what_was_discarded_on_purpose_is_told_apart(tmp_path: Path) -> No
         page = (await client.get(f"/api/v1/sessions/{session}/messages")).json()
         read = await read_stream(gateway, session, after=0)
         said = await terminal_history(gateway, session)
+        then = (await gateway.service.view(session)).last_seq
+        with anyio.fail_after(WAIT_S):
+            async with open_api(gateway.base_url, token="") as api:
+                gone = [each.seq async for each in past_events(api, session, until=then)]
+                await client.post(f"/api/v1/sessions/{session}/messages", json={"content": "more"})
+                now = (await gateway.service.view(session)).last_seq
+                found = [each.seq async for each in past_events(api, session, until=now)]
 
     (gap,) = page["gaps"]
     assert gap["cause"] == "discarded"
     assert DISCARDED in gap["text"]
     assert read[0] == {"event": "gap", **gap}
     assert (said[0].role, said[0].text) == ("gap", gap["text"])
+    assert gone == []
+    assert found == [*range(then + 1, now + 1)]
 
 
 async def test_a_whole_history_has_no_gap(tmp_path: Path) -> None:
