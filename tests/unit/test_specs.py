@@ -238,8 +238,9 @@ def _some_value(policy: str, name: str) -> object:
     return [*value] if isinstance(value, tuple) else value
 
 
-def test_numbers_that_contradict_each_other_are_a_fault(tmp_path: Path) -> None:
-    """Summaries that begin below what they keep would be made after every turn."""
+def test_numbers_that_have_no_effect_or_contradict_each_other_are_a_fault(tmp_path: Path) -> None:
+    """Whoever set them would not know."""
+    # Summaries that begin below what they keep would be made after every turn.
     yaml_text = """\
   session:
     context:
@@ -252,9 +253,7 @@ def test_numbers_that_contradict_each_other_are_a_fault(tmp_path: Path) -> None:
     assert "summarize_keep (0.1) has to be below summarize_trigger (0.05)" in str(error.value)
     assert "window_cut_to (0.9) has to be below window_trigger (0.875)" in str(error.value)
 
-
-def test_a_number_of_another_policy_is_a_fault(tmp_path: Path) -> None:
-    """It would have no effect, and whoever set it would not know."""
+    # It would have no effect, and whoever set it would not know.
     yaml_text = """\
   session:
     context:
@@ -372,7 +371,9 @@ def test_tools_and_skills_that_cannot_be_used_are_told_and_left_out(tmp_path: Pa
     assert told == [("skills", "x"), ("skills", "x"), ("tools", "y")]
 
 
-def test_a_minimal_agent_has_the_documented_defaults(tmp_path: Path) -> None:
+def test_what_is_left_out_has_the_documented_defaults_or_those_of_the_gateway(
+    tmp_path: Path,
+) -> None:
     """What is left out must mean what the reference says."""
     file = load_agent(write_agent(tmp_path, "small"), environ={})
 
@@ -385,9 +386,7 @@ def test_a_minimal_agent_has_the_documented_defaults(tmp_path: Path) -> None:
     assert file.spec.session.ttl_hours == 168
     assert file.spec.session.compaction == "archive"
 
-
-def test_the_gateway_s_session_settings_hold_where_the_agent_is_silent(tmp_path: Path) -> None:
-    """`sessions:` in everturn.yaml is for all agents, an agent's own word comes first."""
+    # `sessions:` in everturn.yaml is for all agents, an agent's own word comes first.
     ours = SessionsConfig(ttl_hours=3, compaction="disabled")
     silent = load_agent(write_agent(tmp_path, "a"), environ={}, sessions=ours)
     own = load_agent(
@@ -507,8 +506,22 @@ def test_prompt_files_with_the_usual_names_need_not_be_named(tmp_path: Path) -> 
     assert file.spec.prompt.instructions
 
 
-def test_directives_of_all_agents_stand_before_the_agents_own(tmp_path: Path) -> None:
-    """What holds for all is said first, and the agent's own may add to it."""
+def test_directives_are_read_in_the_order_of_their_names_those_for_all_agents_first(
+    tmp_path: Path,
+) -> None:
+    """Their order is part of the prompt's bytes."""
+    files = {
+        "directives_in_b__md": "second",
+        "directives_in_a__md": "first for {{agent.name}}\n",
+        "directives_in_c__md": " \n",
+        "directives_in_d__txt": "not one",
+    }
+
+    file = load_agent(write_agent(tmp_path, "x", **files), environ={})
+
+    assert file.spec.prompt.directives == ("first for x", "second")
+
+    # What holds for all is said first, and the agent's own may add to it.
     shared = tmp_path / ".everturn" / "directives"
     shared.mkdir(parents=True)
     (shared / "z.md").write_text("for all, also {{agent.name}}")
@@ -523,28 +536,12 @@ def test_directives_of_all_agents_stand_before_the_agents_own(tmp_path: Path) ->
 
     assert spec.prompt.directives == ("for all, also a", "own")
 
-
-def test_too_many_directives_are_refused(tmp_path: Path) -> None:
-    """Each of them is sent with every request."""
+    # Each of them is sent with every request.
     files = {f"directives_in_d{n:03}__md": "x" for n in range(101)}
     folder = write_agent(tmp_path, "a", **files)
 
     with pytest.raises(ConfigError, match="holds 101 directives, and 100 are the most"):
         load_agent(folder, environ={})
-
-
-def test_directives_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
-    """Their order is part of the prompt's bytes."""
-    files = {
-        "directives_in_b__md": "second",
-        "directives_in_a__md": "first for {{agent.name}}\n",
-        "directives_in_c__md": " \n",
-        "directives_in_d__txt": "not one",
-    }
-
-    file = load_agent(write_agent(tmp_path, "x", **files), environ={})
-
-    assert file.spec.prompt.directives == ("first for x", "second")
 
 
 @table("value", ["../secret.md", "./sub/../../secret.md", "{outside}/secret.md", "link.md"])
@@ -689,22 +686,18 @@ def test_the_schema_refuses_what_the_loader_refuses(path: tuple[str, ...], value
     assert not VALIDATOR.is_valid(data)
 
 
-@table("folder", sorted(p.parent for p in AGENTS.glob("*/agent.yaml")))
-def test_the_agents_that_are_shipped_load_and_match_the_schema(folder: Path) -> None:
+def test_the_agents_that_are_shipped_load_and_match_the_schema() -> None:
     """They are what people copy from."""
-    file = load_agent(folder, environ={})
+    for folder in sorted(p.parent for p in AGENTS.glob("*/agent.yaml")):
+        file = load_agent(folder, environ={})
 
-    VALIDATOR.validate(file.document)
-    assert file.spec.name == folder.name
-    assert file.text.startswith("# yaml-language-server: $schema=../agent.schema.json\n")
+        VALIDATOR.validate(file.document)
+        assert file.spec.name == folder.name
+        assert file.text.startswith("# yaml-language-server: $schema=../agent.schema.json\n")
 
-
-def test_the_assistant_takes_its_model_from_the_environment() -> None:
-    """`make run` chooses the model without editing the agent."""
+    # `make run` chooses the model without editing the agent.
     environ = {"EVERTURN_PROVIDER": "local", "EVERTURN_MODEL": "smollm2-135m"}
-
     model = load_agent(AGENTS / "assistant", environ=environ).spec.model
-
     assert (model.provider, model.name) == ("local", "smollm2-135m")
 
 
@@ -723,6 +716,10 @@ def test_the_assistant_takes_its_model_from_the_environment() -> None:
         ("  workspace: ./work\n  skills_dir: ./work/skills\n", "holds or lies in"),
         ("  workspace: ./work\n  soul: ./work/SOUL.md\n", "holds or lies in"),
         ("  skills_dir: ../../.everturn/files/a/skills\n", "holds or lies in"),
+        # A folder in its own, or anywhere beyond the gateway's, that holds nothing else.
+        ("  workspace: ./files\n", ""),
+        ("  workspace: ../../elsewhere\n", ""),
+        ("  workspace: ../../.everturn/files/shared\n", ""),
     ],
 )
 def test_an_agent_cannot_write_what_it_is_ruled_by(
@@ -732,21 +729,13 @@ def test_an_agent_cannot_write_what_it_is_ruled_by(
     folder = write_agent(tmp_path / "agents", "a", yaml_text, work_in_SOUL__md="x")
     write_agent(tmp_path / "agents", "b")
 
-    with pytest.raises(ConfigError, match=named):
-        load_agent(folder, environ={}, state=tmp_path / ".everturn")
+    if named:
+        with pytest.raises(ConfigError, match=named):
+            load_agent(folder, environ={}, state=tmp_path / ".everturn")
+    else:
+        file = load_agent(folder, environ={}, state=tmp_path / ".everturn")
 
-
-@table("workspace", ["./work", "../../elsewhere", "../../.everturn/files/shared"])
-def test_an_agent_may_work_in_a_folder_that_holds_nothing_else(
-    tmp_path: Path, workspace: str
-) -> None:
-    """A folder in its own, or anywhere beyond the gateway's."""
-    yaml_text = f"  workspace: {workspace}\n"
-    folder = write_agent(tmp_path / "agents", "a", yaml_text, SOUL__md="x")
-
-    file = load_agent(folder, environ={}, state=tmp_path / ".everturn")
-
-    assert file.files == folder / workspace
+        assert file.files == folder / yaml_text.partition(": ")[2].strip()
 
 
 def test_a_chosen_model_makes_summaries_as_its_own_provider_does() -> None:
