@@ -118,12 +118,11 @@ async def test_a_person_looks_and_makes_room_without_waiting(
         async with anyio.create_task_group() as tg:
             if served:
                 await tg.start(_serve, tmp_path)
+            api.script(*[Answer(text=f"answer {number}{WORDS}") for number in range(9)])
+            lines = "".join(f"question {number}\n" for number in range(9))
+            await everturn("chat", cwd=tmp_path, env=KEY, stdin=lines.encode())
             async with terminal("chat", cwd=tmp_path, env=KEY) as person:
                 await person.expect("you>")
-                for number in range(9):
-                    api.script(Answer(text=f"answer {number}{WORDS}"))
-                    await person.enter(f"question {number}")
-                    await person.expect(f"answer {number}", "you>")
                 await person.enter("/context")
                 await person.expect("context   everturn, fake-1", "free", "18 shown", "you>")
 

@@ -21,15 +21,20 @@ replies:
 
 
 async def test_the_answer_is_printed_and_nothing_else(tmp_path: Path) -> None:
-    """The output of a command is read by other commands."""
+    """Other commands read it; a run neither depends on what was asked nor disturbs the chat."""
     write_agent(tmp_path)
+    await everturn("chat", cwd=tmp_path, stdin=b"remember blue\n")
     done = await everturn("run", "2+3", cwd=tmp_path)
     from_stdin = await everturn("run", "-", cwd=tmp_path, stdin=b"2+3\n")
+    counted = await everturn("run", "how many messages", "--json", cwd=tmp_path)
+    chat = await everturn("chat", cwd=tmp_path, stdin=b"/status\n")
 
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("You said: “2+3”.")
     assert from_stdin.code == 0
     assert "You said: “2+3”." in from_stdin.out
+    assert json.loads(counted.out)["turn"] == 1
+    assert "turns     1" in chat.out
 
 
 @table("served", [False, True], ids=["in process", "through a gateway"])
@@ -55,17 +60,6 @@ async def test_json_tells_all_and_the_session_goes_on(tmp_path: Path, served: bo
     assert (one["agent"], one["turn"], one["outcome"]) == ("helper", 1, "answered")
     assert (two["session_id"], two["turn"]) == (one["session_id"], 2)
     assert "2 messages" in str(two["text"])
-
-
-async def test_each_run_begins_a_session_of_its_own(tmp_path: Path) -> None:
-    """A script's questions must not depend on what was asked before, nor disturb the chat."""
-    write_agent(tmp_path)
-    await everturn("chat", cwd=tmp_path, stdin=b"remember blue\n")
-    done = await everturn("run", "how many messages", "--json", cwd=tmp_path)
-    chat = await everturn("chat", cwd=tmp_path, stdin=b"/status\n")
-
-    assert json.loads(done.out)["turn"] == 1
-    assert "turns     1" in chat.out
 
 
 async def test_a_turn_without_an_answer_is_exit_code_1(tmp_path: Path) -> None:

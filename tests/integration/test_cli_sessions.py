@@ -26,91 +26,64 @@ def files_with(folder: Path, text: bytes) -> list[Path]:
     return [file for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
 
 
-async def test_sessions_are_listed_newest_first_with_a_gateway_and_without(tmp_path: Path) -> None:
-    """Both ways read the same journals, and a script gets JSON."""
+async def test_a_gateway_makes_no_difference_to_what_is_stored(tmp_path: Path) -> None:
+    """Listed, shown and exported: both ways read the same journals, and a script gets JSON."""
     write_agent(tmp_path)
-    first, second = await talk(tmp_path, "1+1"), await talk(tmp_path, "2+2")
-    alone = await everturn("sessions", "list", "--json", cwd=tmp_path)
+    first, second = await talk(tmp_path, "1+1", "2+2", "# 3+3"), await talk(tmp_path, "4+4")
+    asked = {
+        "list": ("list", "--json"),
+        "table": ("list",),
+        "show": ("show", first, "--last", "2"),
+        "data": ("show", first, "--json"),
+        "export": ("export", first),
+    }
+    alone = {name: await everturn("sessions", *each, cwd=tmp_path) for name, each in asked.items()}
     one = await everturn("sessions", "list", "--json", "--limit", "1", cwd=tmp_path)
-    table = await everturn("sessions", "list", cwd=tmp_path)
     async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
         await gateway.until(READY)
-        served = await everturn("sessions", "list", "--json", cwd=tmp_path)
+        for name, each in asked.items():
+            served = await everturn("sessions", *each, cwd=tmp_path)
+            assert (served.code, served.out) == (0, alone[name].out), name
+        events = await everturn("sessions", "export", first, "--format", "jsonl", cwd=tmp_path)
 
-    rows = json.loads(alone.out)
-    assert [row["session_id"] for row in rows] == [second, first]
-    assert rows == json.loads(served.out)
+    said = {name: done.out for name, done in alone.items()}
+    assert [row["session_id"] for row in json.loads(said["list"])] == [second, first]
     assert [row["session_id"] for row in json.loads(one.out)] == [second]
-    assert table.out.index(second) < table.out.index(first)
-    assert "helper" in table.out
-
-
-async def test_a_session_is_shown_with_its_last_messages(tmp_path: Path) -> None:
-    """Whoever helps a user reads what was said, in its order."""
-    write_agent(tmp_path)
-    session = await talk(tmp_path, "1+1", "2+2", "3+3")
-    alone = await everturn("sessions", "show", session, "--last", "2", cwd=tmp_path)
-    as_json = await everturn("sessions", "show", session, "--json", cwd=tmp_path)
-    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
-        await gateway.until(READY)
-        served = await everturn("sessions", "show", session, "--last", "2", cwd=tmp_path)
-        served_json = await everturn("sessions", "show", session, "--json", cwd=tmp_path)
-
-    data = json.loads(as_json.out)
-    assert "turns     3, messages 6" in alone.out
-    assert "2+2" not in alone.out
-    assert alone.out.index("user, ") < alone.out.index("You said: “3+3”.")
-    assert served.out == alone.out
-    assert [m["text"] for m in data["history"]][::2] == ["1+1", "2+2", "3+3"]
-    assert json.loads(served_json.out) == data
-
-
-async def test_a_session_is_exported_with_a_gateway_and_without(tmp_path: Path) -> None:
-    """What somebody keeps is the same, whoever wrote it out."""
-    write_agent(tmp_path)
-    session = await talk(tmp_path, "1+1", "# 2+2")
-    alone = await everturn("sessions", "export", session, cwd=tmp_path)
-    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
-        await gateway.until(READY)
-        served = await everturn("sessions", "export", session, cwd=tmp_path)
-        events = await everturn("sessions", "export", session, "--format", "jsonl", cwd=tmp_path)
-
-    assert served.out == alone.out
-    assert alone.out.startswith(f"# Session {session}\n")
-    assert "\n> # 2+2\n" in alone.out
+    assert said["table"].index(second) < said["table"].index(first)
+    assert "helper" in said["table"]
+    assert "turns     3, messages 6" in said["show"]
+    assert "2+2" not in said["show"]
+    assert said["show"].index("user, ") < said["show"].index("You said: “# 3+3”.")
+    assert [m["text"] for m in json.loads(said["data"])["history"]][::2] == ["1+1", "2+2", "# 3+3"]
+    assert said["export"].startswith(f"# Session {first}\n")
+    assert "\n> # 3+3\n" in said["export"]
     records = [json.loads(line) for line in events.out.splitlines()]
     assert [record["seq"] for record in records] == [*range(1, len(records) + 1)]
     assert records[-1]["type"] == "turn_finished"
 
 
-async def test_a_deleted_session_is_gone_from_disk(tmp_path: Path) -> None:
-    """Deleting is a promise."""
+async def test_a_session_is_deleted_from_disk_after_a_question(tmp_path: Path) -> None:
+    """Deleting is a promise, and a mistyped id must not cost a conversation."""
     write_agent(tmp_path)
-    session = await talk(tmp_path, "a secret word")
+    session, other = await talk(tmp_path, "a secret word"), await talk(tmp_path, "1+1")
+    async with terminal("sessions", "delete", session, cwd=tmp_path) as person:
+        await person.expect(f"Delete session {session} with its 2 messages?")
+        await person.enter("n")
+        kept, _ = await person.end()
+    still = files_with(tmp_path, b"a secret word")
+    async with terminal("sessions", "delete", other, "--yes", cwd=tmp_path) as person:
+        removed, _ = await person.end()
     deleted = await everturn("sessions", "delete", session, cwd=tmp_path)
     again = await everturn("sessions", "delete", session, cwd=tmp_path)
     listed = await everturn("sessions", "list", cwd=tmp_path)
     files = files_with(tmp_path, b"a secret word")
 
-    assert deleted.code == 0
+    assert (kept, removed, deleted.code) == (1, 0, 0)
+    assert still
     assert again.code == 2
     assert "there is no session" in again.err
     assert listed.out == "no sessions yet\n"
     assert files == []
-
-
-async def test_a_person_is_asked_before_a_session_is_deleted(tmp_path: Path) -> None:
-    """A mistyped id must not cost a conversation."""
-    write_agent(tmp_path)
-    session = await talk(tmp_path, "1+1")
-    async with terminal("sessions", "delete", session, cwd=tmp_path) as person:
-        await person.expect(f"Delete session {session} with its 2 messages?")
-        await person.enter("n")
-        kept, _ = await person.end()
-    async with terminal("sessions", "delete", session, "--yes", cwd=tmp_path) as person:
-        removed, _ = await person.end()
-
-    assert (kept, removed) == (1, 0)
 
 
 @table("command", ["show", "delete"])
@@ -124,7 +97,9 @@ async def test_unknown_sessions_are_named(tmp_path: Path, command: str, session:
     assert f"there is no session {session!r}" in done.err
 
 
-async def test_a_healthy_folder_is_said_to_be_one(tmp_path: Path) -> None:
+async def test_a_healthy_folder_is_said_to_be_one_and_is_repaired_by_its_owner_alone(
+    tmp_path: Path,
+) -> None:
     """Exit code 0 is what a monitor looks for."""
     write_agent(tmp_path)
     await talk(tmp_path, "1+1")
@@ -132,10 +107,14 @@ async def test_a_healthy_folder_is_said_to_be_one(tmp_path: Path) -> None:
     async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
         await gateway.until(READY)
         served = await everturn("doctor", cwd=tmp_path)
+        # Rewriting the journals of a running gateway would destroy them.
+        repair = await everturn("doctor", "--repair", cwd=tmp_path)
 
     assert (done.code, served.code) == (0, 0), done.out + served.out
     assert "problem" not in done.out
     assert f"process {gateway.process.pid} serves this workspace" in served.out
+    assert repair.code == 1
+    assert f"in use by process {gateway.process.pid}" in repair.out
 
 
 async def test_every_kind_of_trouble_is_found_and_what_can_be_is_repaired(tmp_path: Path) -> None:
@@ -205,14 +184,3 @@ async def test_a_broken_configuration_is_a_finding(tmp_path: Path) -> None:
 
     assert done.code == 1
     assert "everturn.yaml:" in done.out
-
-
-async def test_repair_needs_the_workspace_for_itself(tmp_path: Path) -> None:
-    """Rewriting the journals of a running gateway would destroy them."""
-    write_agent(tmp_path)
-    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
-        await gateway.until(READY)
-        done = await everturn("doctor", "--repair", cwd=tmp_path)
-
-    assert done.code == 1
-    assert f"in use by process {gateway.process.pid}" in done.out

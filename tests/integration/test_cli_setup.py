@@ -119,8 +119,12 @@ async def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / ".gitignore").read_text() == "*.log\n.everturn/\n.env\n"
 
 
-async def test_a_person_is_asked_two_things(tmp_path: Path) -> None:
-    """At a terminal it asks for what matters; Enter takes what is offered."""
+async def test_a_person_is_asked_two_things_and_may_change_their_mind(tmp_path: Path) -> None:
+    """Ctrl-C at a question means: do nothing; Enter takes what is offered."""
+    async with terminal("init", cwd=tmp_path) as person:
+        await person.expect("Name of the first agent")
+        left, _ = await person.press_until_end("c")
+    written = names_in(tmp_path)
     async with terminal("init", cwd=tmp_path) as person:
         await person.expect("Name of the first agent", "assistant")
         await person.enter("helper")
@@ -129,20 +133,11 @@ async def test_a_person_is_asked_two_things(tmp_path: Path) -> None:
         code, said = await person.end()
     agent = (tmp_path / "agents" / "helper" / "agent.yaml").read_text()
 
+    assert (left, written) == (130, [])
     assert code == 0
     assert "OPENAI_API_KEY" in said
     assert "provider: openai" in agent
     assert "name: helper" in agent
-
-
-async def test_a_person_who_changes_their_mind_leaves_nothing(tmp_path: Path) -> None:
-    """Ctrl-C at a question means: do nothing."""
-    async with terminal("init", cwd=tmp_path) as person:
-        await person.expect("Name of the first agent")
-        code, _ = await person.press_until_end("c")
-
-    assert code == 130
-    assert names_in(tmp_path) == []
 
 
 @table(
@@ -210,21 +205,31 @@ async def test_every_fault_of_every_agent_is_told_with_its_place(tmp_path: Path)
         assert any(str(keyless) in line and "OPENAI_API_KEY" in line for line in lines)
 
 
-async def test_patterns_that_allow_nothing_are_told_with_what_to_write(tmp_path: Path) -> None:
-    """By all three commands that look at agents; and what nobody writes is shown."""
+async def test_what_has_no_effect_is_told_of_an_agent(tmp_path: Path) -> None:
+    """A setting that is accepted and does nothing must not be taken for one that works.
+
+    Patterns that allow nothing are told with what to write by all three commands that look at
+    agents; and what nobody writes is shown.
+    """
     agent = write_agent(tmp_path)
-    agent.write_text(agent.read_text() + "  tools: [{type: builtin, name: bash}]\n")
+    tools = "[{type: builtin, name: bash}, {type: builtin, name: web_search}]"
+    agent.write_text(agent.read_text() + f"  tools: {tools}\n")
     agent.with_name("policy.yaml").write_text("allow: ['bash:python *', 'bash:git status*']\n")
     note = "bash:python * allows nothing: python runs code"
 
     shown = await everturn("agent", "show", "helper", cwd=tmp_path)
+    as_json = await everturn("agent", "show", "helper", "--json", cwd=tmp_path)
     checked = await everturn("agent", "validate", cwd=tmp_path)
     examined = await everturn("doctor", cwd=tmp_path)
 
     assert all(note in each.out for each in (shown, checked, examined))
-    assert checked.code == 0
+    assert shown.code == checked.code == 0
     assert "git status" not in shown.out
     assert "names with a dot: such as .git" in shown.out
+    assert "without effect:" in shown.out
+    assert "spec.tools: web_search (needs search:" in shown.out
+    [inactive] = json.loads(as_json.out)["inactive"]
+    assert inactive.startswith("spec.tools: web_search (needs search:")
 
 
 async def test_files_from_outside_are_listed_and_trusted(tmp_path: Path) -> None:
@@ -247,20 +252,6 @@ async def test_files_from_outside_are_listed_and_trusted(tmp_path: Path) -> None
     assert [each["path"] for each in json.loads(as_json.out)] == ["inbox/b.pdf"]
     assert (wrong.code, "own.md: no text from outside is marked there" in wrong.err) == (2, True)
     assert "no file in" in rest.out
-
-
-async def test_an_agent_is_shown_with_what_has_no_effect(tmp_path: Path) -> None:
-    """A setting that is accepted and does nothing must not be taken for one that works."""
-    agent = write_agent(tmp_path)
-    agent.write_text(agent.read_text() + "  tools: [{type: builtin, name: web_search}]\n")
-    shown = await everturn("agent", "show", "helper", cwd=tmp_path)
-    as_json = await everturn("agent", "show", "helper", "--json", cwd=tmp_path)
-
-    assert shown.code == 0
-    assert "without effect:" in shown.out
-    assert "spec.tools: web_search (needs search:" in shown.out
-    [inactive] = json.loads(as_json.out)["inactive"]
-    assert inactive.startswith("spec.tools: web_search (needs search:")
 
 
 async def test_the_schema_is_json(tmp_path: Path) -> None:
