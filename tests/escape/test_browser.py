@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import pytest
 from support.commands import needs_sandbox
 from support.escaping import (
     SHELL,
@@ -29,6 +28,7 @@ from support.escaping import (
 )
 from support.examples import LONG_RUN
 from support.sites import HEADLESS, Site, needs_chromium, open_site
+from support.tables import table
 
 pytestmark = [needs_sandbox, needs_chromium]
 
@@ -75,7 +75,6 @@ LIVE: Final = [
     if row[0] != "a message to another conversation"
 ]
 "A message is judged once more where it is read, and nobody allows anything there."
-_rows = pytest.mark.parametrize(("name", "steps", "asks"), ROWS, ids=[each[0] for each in ROWS])
 
 
 def escape_of(name: str, steps: Steps, asks: int, site: Site) -> Escape:
@@ -97,7 +96,7 @@ def has_leaked(site: Site) -> bool:
     return any(path.startswith("/leak") for _, path in site.asked)
 
 
-@_rows
+@table(("name", "steps", "asks"), ROWS, ids=[each[0] for each in ROWS], parts=3)
 async def test_what_a_page_may_be_behind_asks(
     name: str, steps: Steps, asks: int, tmp_path: Path
 ) -> None:
@@ -109,7 +108,7 @@ async def test_what_a_page_may_be_behind_asks(
     assert not has_leaked(site)
 
 
-@pytest.mark.parametrize(("name", "steps", "asks"), LIVE, ids=[each[0] for each in LIVE])
+@table(("name", "steps", "asks"), LIVE, ids=[each[0] for each in LIVE])
 async def test_these_are_attacks(name: str, steps: Steps, asks: int, tmp_path: Path) -> None:
     """Where a person allows all of it, it runs, or the site is told."""
     async with open_site() as site:

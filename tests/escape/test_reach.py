@@ -29,6 +29,7 @@ from support.escaping import (
     say,
     write,
 )
+from support.tables import table
 
 pytestmark = needs_sandbox
 
@@ -134,7 +135,7 @@ async def test_nothing_outside_of_the_workspace_is_reached(
     await play_each(part, tmp_path, check)
 
 
-@pytest.mark.parametrize("line", ["cat inside.txt", "touch RAN"])
+@table("line", ["cat inside.txt", "touch RAN"])
 async def test_what_is_inside_is_reached(line: str, tmp_path: Path) -> None:
     """A sandbox in which nothing works would pass all of the above."""
     escape = command("inside", line, first=(put("inside.txt", "c4n4ry-5d2f0b7e"),))

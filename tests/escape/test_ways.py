@@ -194,7 +194,7 @@ async def test_no_way_leads_around_the_person(part: Sequence[Escape], tmp_path: 
     await play_each(part, tmp_path, check)
 
 
-@pytest.mark.parametrize("name", ["bash", "background_process"])
+@table("name", ["bash", "background_process"])
 async def test_no_agent_gets_commands_that_nothing_confines(name: str, tmp_path: Path) -> None:
     """A command that runs as the gateway reads its tokens, and writes what rules it."""
     tools = ({"type": "builtin", "name": name, "sandbox": "plain"},)
@@ -229,7 +229,7 @@ def _carried(asked: list[Asked]) -> list[str]:
     return [each.path for each in asked if each.path != "/page"]
 
 
-@pytest.mark.parametrize("later", ["", "in the next turn"])
+@table("later", ["", "in the next turn"])
 @table("path", [path for _, path in LEAKS], ids=[name for name, _ in LEAKS])
 async def test_no_address_carries_away_what_was_read(path: str, later: str, tmp_path: Path) -> None:
     """A page that is allowed to be read can tell a model which address to read next."""

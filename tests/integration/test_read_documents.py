@@ -63,7 +63,7 @@ async def test_a_pdf_is_read_by_its_pages(tmp_path: Path, files: Path) -> None:
     assert "(of 3 pages)" in one
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "data", "text"),
     [
         ("a.docx", docx("Dear Ada,", "it is late."), "1\tDear Ada,\n2\t\n3\tit is late."),
@@ -72,10 +72,10 @@ async def test_a_pdf_is_read_by_its_pages(tmp_path: Path, files: Path) -> None:
         ("plain.pdf", b"only text\n", "1\tonly text"),
     ],
 )
-async def test_office_files_are_text(
-    tmp_path: Path, files: Path, name: str, data: bytes, text: str
-) -> None:
+async def test_office_files_are_text(tmp_path: Path, name: str, data: bytes, text: str) -> None:
     """People send what their programs write."""
+    files = tmp_path / "files"
+    files.mkdir()
     (files / name).write_bytes(data)
 
     assert text in await read(tmp_path, name)

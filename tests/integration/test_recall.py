@@ -513,7 +513,7 @@ async def test_a_summary_that_was_replaced_can_be_read_by_its_number(world: Worl
         assert quoted(answer) == "they said hello"
 
 
-@pytest.mark.parametrize("compaction", ["archive", "disabled"])
+@table("compaction", ["archive", "disabled"])
 @on_each_store
 async def test_what_moved_to_the_archive_is_read_like_the_rest(
     world: World, compaction: Compaction

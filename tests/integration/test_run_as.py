@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,8 +57,8 @@ class World:
         return BashTool(self.environment, self.plain(**changes))
 
 
-@pytest.fixture
-def world() -> Generator[World]:
+@contextmanager
+def open_world() -> Generator[World]:
     """Make one below /tmp: pytest's own folder is closed to others."""
     folder = Path(tempfile.mkdtemp(prefix="everturn-test-"))
     try:
@@ -76,6 +76,13 @@ def world() -> Generator[World]:
         )
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def world() -> Generator[World]:
+    """One of these for the test."""
+    with open_world() as made:
+        yield made
 
 
 async def refusal(tool: BashTool) -> str:
@@ -215,7 +222,7 @@ def _sticky_folder_of_the_workspace(world: World) -> None:
 
 
 @needs_root
-@pytest.mark.parametrize(
+@table(
     ("open_up", "why"),
     [
         (_owned_policy, "belongs to"),
@@ -237,15 +244,16 @@ def _sticky_folder_of_the_workspace(world: World) -> None:
     ],
 )
 async def test_what_rules_the_agent_is_out_of_its_reach_or_nothing_runs(
-    world: World, open_up: Callable[[World], None], why: str
+    open_up: Callable[[World], None], why: str
 ) -> None:
     """It is tried at each start: a file that is opened up later counts as well."""
-    tool = world.bash()
-    before = await run_tool(tool, {"command": "echo fine"})
-    open_up(world)
+    with open_world() as world:
+        tool = world.bash()
+        before = await run_tool(tool, {"command": "echo fine"})
+        open_up(world)
 
-    assert before.text == "fine"
-    assert why in await refusal(tool)
+        assert before.text == "fine"
+        assert why in await refusal(tool)
 
 
 @needs_root

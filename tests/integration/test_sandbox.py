@@ -204,19 +204,22 @@ def test_tmp_is_private_and_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @needs_sandbox
-@pytest.mark.parametrize("network", [True, False])
-def test_the_network_is_there_if_it_is_allowed(folder: Path, *, network: bool) -> None:
+def test_the_network_is_there_if_it_is_allowed(folder: Path) -> None:
     """Without it nothing that an agent reads can leave the machine by a command."""
     environment = make_site(folder)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        done = _run(
-            environment,
-            f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in",
-            structs.replace(BWRAP, network=network),
+        allowed, refused = (
+            _run(
+                environment,
+                f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in",
+                structs.replace(BWRAP, network=network),
+            )
+            for network in (True, False)
         )
 
-    assert (done.stdout == "in\n") is network
+    assert allowed.stdout == "in\n"
+    assert refused.stdout == ""
 
 
 @needs_sandbox
@@ -245,26 +248,19 @@ def test_a_command_has_no_capabilities_and_sees_no_other_processes(folder: Path)
 
 
 @needs_sandbox
-@pytest.mark.parametrize(
-    ("command", "printed"),
-    [
+def test_a_script_is_one_argument_whatever_it_holds(folder: Path) -> None:
+    """Quoting is where sandboxes break."""
+    environment = make_site(folder)
+
+    for command, printed in (
         ("-x; echo ran", "ran\n"),
         ("--help; echo ran", "ran\n"),
         ("echo 'a  b'; echo \"$(echo 'c\"d')\"", 'a  b\nc"d\n'),
         ("# nothing\necho last", "last\n"),
-    ],
-)
-def test_a_script_is_one_argument_whatever_it_holds(
-    folder: Path, command: str, printed: str
-) -> None:
-    """Quoting is where sandboxes break."""
-    environment = make_site(folder)
-
-    assert [_run(environment, command, each).stdout for each in (PLAIN, BWRAP)] == [
-        printed,
-        printed,
-    ]
-    assert command_line(environment, BWRAP, command)[-1] == command
+    ):
+        told = [_run(environment, command, each).stdout for each in (PLAIN, BWRAP)]
+        assert told == [printed, printed], command
+        assert command_line(environment, BWRAP, command)[-1] == command
 
 
 def test_a_missing_bubblewrap_says_what_the_owner_can_do(tmp_path: Path) -> None:

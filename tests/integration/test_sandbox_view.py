@@ -15,6 +15,7 @@ from msgspec import structs
 from support.command import everturn, write_agent
 from support.commands import BWRAP, make_site, needs_sandbox, write_script
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import unseen_places
@@ -116,17 +117,18 @@ def test_a_virtual_environment_on_the_path_works(folder: Path) -> None:
     assert done.stderr.count("Read-only file system") == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "mark", ["include/node/node.h", "lib/rustlib/x", "pkg/tool/x", "conda-meta/history", "Cellar/x"]
 )
 def test_a_toolchain_is_known_by_its_make(folder: Path, mark: str) -> None:
     """A folder on the PATH alone says nothing of what lies beside it."""
-    prefix = folder / "tool"
+    own = folder / mark.replace("/", "-")
+    prefix = own / "tool"
     write_script(prefix / "bin" / "runs", '#!/bin/sh\ncat "${0%/bin/runs}/lib/data"\n')
     for name in (mark, "lib/data", "secret"):
         (prefix / name).parent.mkdir(parents=True, exist_ok=True)
         (prefix / name).write_text(f"{name}\n")
-    environment = make_site(folder / "gate", PATH=f"{prefix}/bin:{os.environ['PATH']}")
+    environment = make_site(own / "gate", PATH=f"{prefix}/bin:{os.environ['PATH']}")
 
     assert _run(environment, f"runs; cat {prefix}/secret").stdout == "lib/data\n"
     assert unseen_places({"PATH": f"{prefix}/bin"}, BWRAP) == ([], [])

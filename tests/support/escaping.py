@@ -65,7 +65,7 @@ MARK: Final = "RAN"
 CANARY: Final = "c4n4ry-5d2f0b7e"
 SHOWN_EVERY: Final = 4
 "Of so many attacks one is played where a person allows everything; at night each is."
-PART: Final = 24
+PART: Final = 48
 "Sequences of one test."
 HANG_S = 90.0  # when something that has to end does not
 _AFTER_THE_ANSWER = 2  # the gate judges a call once before the question, and then again
