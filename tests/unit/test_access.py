@@ -89,10 +89,22 @@ def test_a_route_matches_where_all_it_names_is_so(route: Route, *, matches: bool
     assert found == (route if matches else None)
 
 
-def test_each_topic_may_have_an_agent_of_its_own() -> None:
-    """The rest of the chat goes by the routes behind."""
+def test_the_first_route_that_matches_wins() -> None:
+    """What is told by topic, or by exception, comes before the rest."""
+    # Owners put exceptions before the rule.
+    routes = [
+        Route(agent="never", chat_id="other"),
+        Route(agent="first", chat_type="group"),
+        Route(agent="rest"),
+    ]
+
+    found = find_route(routes, channel="telegram", platform="telegram", chat=GROUP, sender=ANN)
+
+    assert found is routes[1]
+
+    # Each topic may have an agent of its own. The rest of the chat goes by the routes behind.
     routes = [Route(agent="docs", chat_id="-100", topic="9"), Route(agent="rest")]
-    found = [
+    of_topics = [
         find_route(
             routes,
             channel="telegram",
@@ -103,20 +115,7 @@ def test_each_topic_may_have_an_agent_of_its_own() -> None:
         for topic in ("9", "10", "")
     ]
 
-    assert [route.agent if route else "" for route in found] == ["docs", "rest", "rest"]
-
-
-def test_the_first_route_that_matches_wins() -> None:
-    """Owners put exceptions before the rule."""
-    routes = [
-        Route(agent="never", chat_id="other"),
-        Route(agent="first", chat_type="group"),
-        Route(agent="rest"),
-    ]
-
-    found = find_route(routes, channel="telegram", platform="telegram", chat=GROUP, sender=ANN)
-
-    assert found is routes[1]
+    assert [route.agent if route else "" for route in of_topics] == ["docs", "rest", "rest"]
 
 
 # --- dm ---
@@ -153,13 +152,12 @@ def test_who_is_answered_in_a_dm(
     assert _dm(dm, sender, paired=paired).action == action
 
 
-def test_in_a_dm_nobody_has_to_mention_the_bot() -> None:
-    """There is nobody else to speak to."""
+def test_a_dm_is_a_place_of_its_own() -> None:
+    """What holds there holds nowhere else."""
+    # In a dm nobody has to mention the bot. There is nobody else to speak to.
     assert _dm(DmRules(policy="open"), addressed=False).action == "answer"
 
-
-def test_pairing_counts_in_a_dm_alone() -> None:
-    """Who was let in alone does not bring their groups with them."""
+    # Pairing counts in a dm alone. Who was let in alone does not bring their groups with them.
     assert _evaluate(AccessRules(), GROUP, addressed=True, paired=True).action == "refuse"
 
 

@@ -41,7 +41,8 @@ def _later(delay_s: float) -> datetime:
 
 
 def test_seldom_lets_one_through_for_each_key_and_period() -> None:
-    """A line that comes with every message would bury the log, or annoy people."""
+    """Whatever clocks do, and however many strangers there are."""
+    # A line that comes with every message would bury the log, or annoy people.
     cooldown: Cooldown[str] = Cooldown(60)
 
     assert [cooldown.may(key, _later(at)) for key, at in (("a", 0), ("b", 0), ("a", 59))] == [
@@ -52,26 +53,24 @@ def test_seldom_lets_one_through_for_each_key_and_period() -> None:
     assert cooldown.may("a", _later(60))
     assert not cooldown.may("a", _later(61))
 
-
-def test_seldom_speaks_again_when_the_clock_was_set_back() -> None:
-    """Otherwise a clock that was a year ahead once would silence it for a year."""
-    cooldown: Cooldown[str] = Cooldown(60)
+    # Seldom speaks again when the clock was set back. Otherwise a clock that was a year ahead once
+    # would silence it for a year.
+    cooldown = Cooldown(60)
     cooldown.may("a", _later(1_000_000))
 
     assert cooldown.may("a", NOW)
 
-
-def test_seldom_remembers_so_many_keys_and_no_more() -> None:
-    """Memory must not grow with the number of strangers."""
-    cooldown: Cooldown[int] = Cooldown(60, keys=2)
+    # Seldom remembers so many keys and no more. Memory must not grow with the number of strangers.
+    few: Cooldown[int] = Cooldown(60, keys=2)
     for key in (1, 2, 3):
-        cooldown.may(key, NOW)
+        few.may(key, NOW)
 
-    assert [cooldown.may(key, NOW) for key in (3, 1)] == [False, True]
+    assert [few.may(key, NOW) for key in (3, 1)] == [False, True]
 
 
 def test_a_bucket_gives_a_burst_and_then_a_steady_rate() -> None:
-    """People write in bursts; nobody writes thirty messages a minute for long."""
+    """By the times of messages, in whatever order they come."""
+    # People write in bursts; nobody writes thirty messages a minute for long.
     buckets: TokenBuckets[str] = TokenBuckets(3, 60)
 
     assert [buckets.take("a", NOW) for _ in range(4)] == [True, True, True, False]
@@ -79,27 +78,27 @@ def test_a_bucket_gives_a_burst_and_then_a_steady_rate() -> None:
     assert [buckets.take("a", _later(2000)) for _ in range(4)] == [True, True, True, False]
     assert buckets.take("b", NOW)
 
-
-def test_a_bucket_is_not_filled_by_time_that_runs_backwards_and_on_again() -> None:
-    """The instants are those of messages, and platforms do not send them strictly in order."""
-    buckets: TokenBuckets[str] = TokenBuckets(1, 60)
+    # A bucket is not filled by time that runs backwards and on again. The instants are those of
+    # messages, and platforms do not send them strictly in order.
+    buckets = TokenBuckets(1, 60)
 
     assert buckets.take("a", _later(60))
     assert not buckets.take("a", NOW)
     assert not buckets.take("a", _later(60))
 
 
-def test_lately_forgets_the_oldest() -> None:
-    """It is the first of two hurdles for repeats; the journal is the other, and has them all."""
+def test_what_is_kept_of_keys_and_places_is_bounded() -> None:
+    """Memory must not grow with what strangers send."""
+    # Lately forgets the oldest. It is the first of two hurdles for repeats; the journal is the
+    # other, and has them all.
     recent: RecentKeys[int] = RecentKeys(2)
     for key in (1, 2, 3):
         recent.note(key)
 
     assert [key in recent for key in (1, 2, 3)] == [False, True, True]
 
-
-def test_places_are_remembered_up_to_a_limit_and_groups_otherwise() -> None:
-    """What is shown in a group can be shown in a dm, but not the other way round."""
+    # Places are remembered up to a limit and groups otherwise. What is shown in a group can be
+    # shown in a dm, but not the other way round.
     chat_types = ChatTypes(1)
     chat_types.note(DM)
     as_seen = chat_types.type_of(KEY)
@@ -184,14 +183,15 @@ async def test_a_file_has_so_long_as_others_can_wait_for_it() -> None:
     assert [round(each) for each in given_s] == [20]
 
 
-def test_a_file_without_a_name_is_called_by_its_place() -> None:
-    """Notifier messages have none, and `` cannot be talked about."""
+async def test_every_file_has_a_name() -> None:
+    """One that can be talked about, and that is the same for the same file."""
+    # A file without a name is called by its place. Notifier messages have none, and `` cannot be
+    # talked about.
     assert shown_name("", 2) == "file 2"
     assert len(shown_name("x" * 200, 1)) == 80
 
-
-async def test_saved_files_have_the_same_name_for_the_same_bytes() -> None:
-    """A message that comes again after a crash must not leave a second copy."""
+    # Saved files have the same name for the same bytes. A message that comes again after a crash
+    # must not leave a second copy.
     one = await saved_name(Upload(data=b"a", file_name="my plan?.pdf"))
     again = await saved_name(Upload(data=b"a", file_name="my plan?.pdf"))
     other = await saved_name(Upload(data=b"b", media_type="application/pdf"))
@@ -207,8 +207,9 @@ def _state() -> SessionState:
     return SessionState(session_id="s1", key=KEY, created_at=NOW, updated_at=NOW, last_seq=1)
 
 
-def test_status_tells_what_waits_and_what_runs() -> None:
-    """It is how people find out why there is no answer yet."""
+def test_status_and_compacted_tell_how_things_stand() -> None:
+    """Whoever asks gets an answer that they can act upon."""
+    # Status tells what waits and what runs. It is how people find out why there is no answer yet.
     approval = Approval(call_id="c", arguments_hash="h", expires_at=NOW)
     turn = OpenTurn(
         number=3,
@@ -226,6 +227,15 @@ def test_status_tells_what_waits_and_what_runs() -> None:
         "- Approvals: 1 question waits for an answer",
         "- Tokens: none reported yet",
     ]
+
+    # Compacted tells what was done or why nothing was. Both are answers to the same wish.
+    why = "No model could write the summary: Why so."
+    done = Compacted(done=True, messages=1, tokens_before=2000, tokens_after=300, text=why)
+
+    assert compacted_text(done) == (
+        f"The oldest message is summarised by a model: 2,000 tokens before, 300 after.\n{why}"
+    )
+    assert compacted_text(Compacted(done=False, text="Too short.")) == "Too short."
 
 
 def test_context_tells_regions_summary_and_what_comes_next() -> None:
@@ -267,14 +277,3 @@ def test_context_tells_regions_summary_and_what_comes_next() -> None:
     ]
     unknown = structs.replace(report, window_tokens=0, level="green")
     assert context_text(unknown).startswith("**Context**: 720 tokens, the window is not known\n")
-
-
-def test_compacted_tells_what_was_done_or_why_nothing_was() -> None:
-    """Both are answers to the same wish."""
-    why = "No model could write the summary: Why so."
-    done = Compacted(done=True, messages=1, tokens_before=2000, tokens_after=300, text=why)
-
-    assert compacted_text(done) == (
-        f"The oldest message is summarised by a model: 2,000 tokens before, 300 after.\n{why}"
-    )
-    assert compacted_text(Compacted(done=False, text="Too short.")) == "Too short."

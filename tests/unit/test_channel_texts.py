@@ -19,13 +19,13 @@ def _shown(markdown: str) -> str:
     return str(MarkdownIt("commonmark", {"html": True}).render(markdown))
 
 
-def test_a_stranger_learns_the_one_command_that_lets_them_in() -> None:
+def test_a_stranger_learns_what_lets_them_in() -> None:
     """Nobody should have to look up ids."""
+    # A stranger learns the one command that lets them in. Nobody should have to look up ids.
     assert "<code>everturn pair approve AB2CD3EF\n</code>" in _shown(texts.no_access("AB2CD3EF"))
 
-
-def test_without_a_code_a_stranger_learns_their_id_and_where_it_belongs() -> None:
-    """R22: the reply tells the operator what to set."""
+    # Without a code a stranger learns their id and where it belongs. R22: the reply tells the
+    # operator what to set.
     text = texts.no_access(sender_id="42")
 
     assert "`42`" in text

@@ -12,29 +12,21 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 "One character to people: three emoji and two joiners; 8 UTF-16 units, 18 bytes."
 
 
-def test_what_fits_stays_one_piece() -> None:
-    """Most replies are short; they must arrive as they were written."""
+def test_a_text_is_cut_where_it_hurts_least() -> None:
+    """Between paragraphs, else between lines, else between words, and not at all where it fits."""
+    # What fits stays one piece. Most replies are short; they must arrive as they were written.
     assert split_text("Good **morning**.\n\nBye.\n", 100, "characters") == (
         "Good **morning**.\n\nBye.",
     )
 
-
-@table("text", ["", " \n\t\n", "\n" * 500])
-def test_a_text_without_anything_to_show_gives_none(text: str) -> None:
-    """A platform refuses an empty message."""
-    assert split_text(text, 100, "characters") == ()
-
-
-def test_paragraphs_are_kept_together_where_that_is_possible() -> None:
-    """A message that ends in the middle of a thought is hard to read."""
+    # Paragraphs are kept together where that is possible. A message that ends in the middle of a
+    # thought is hard to read.
     first, second = "one " * 15, "two " * 15
     text = f"{first.strip()}\n\n{second.strip()}"
 
     assert split_text(text, 80, "characters") == (first.strip(), second.strip())
 
-
-def test_a_long_paragraph_is_cut_between_lines_then_words() -> None:
-    """The next best places."""
+    # A long paragraph is cut between lines then words. The next best places.
     assert split_text("- first item of it\n- second item of it", 32, "characters") == (
         "- first item of it",
         "- second item of it",
@@ -44,13 +36,17 @@ def test_a_long_paragraph_is_cut_between_lines_then_words() -> None:
         "zeta",
     )
 
-
-def test_indentation_after_a_cut_is_kept() -> None:
-    """It is what makes a list a nested one."""
+    # Indentation after a cut is kept. It is what makes a list a nested one.
     assert split_text("- the first item of it\n  - the one below", 32, "characters") == (
         "- the first item of it",
         "  - the one below",
     )
+
+
+@table("text", ["", " \n\t\n", "\n" * 500])
+def test_a_text_without_anything_to_show_gives_none(text: str) -> None:
+    """A platform refuses an empty message."""
+    assert split_text(text, 100, "characters") == ()
 
 
 @table(("unit", "each"), [("characters", 5), ("utf16", 8), ("bytes", 18)])
@@ -63,22 +59,23 @@ def test_no_character_is_cut_in_two(unit: Unit, each: int) -> None:
 
 
 def test_flags_and_marks_stay_whole() -> None:
-    """They are made of several code points without a joiner."""
+    """As far as a message can hold them."""
+    # They are made of several code points without a joiner.
     flags, accents = "\U0001f1e9\U0001f1ea" * 30, "e\u0301" * 50
 
     assert all(len(piece) % 2 == 0 for piece in split_text(flags, 33, "characters"))
     assert all(piece.startswith("e") for piece in split_text(accents, 33, "characters"))
 
-
-def test_a_character_larger_than_a_message_is_cut_all_the_same() -> None:
-    """A letter with a thousand marks must not stop the reply."""
+    # A character larger than a message is cut all the same. A letter with a thousand marks must not
+    # stop the reply.
     text = "a" + "\u0301" * 1000
 
     assert "".join(split_text(text, 40, "characters")) == text
 
 
 def test_a_block_of_code_that_is_cut_is_code_in_each_piece() -> None:
-    """Else the rest of it, and all that follows, is shown as text and the other way round."""
+    """Whatever its fences are like."""
+    # Else the rest of it, and all that follows, is shown as text and the other way round.
     code = "\n".join(f"print({number})" for number in range(8))
     text = f"Look:\n\n```python\n{code}\n```\n\nDone."
 
@@ -89,25 +86,20 @@ def test_a_block_of_code_that_is_cut_is_code_in_each_piece() -> None:
         "```python\nprint(4)\nprint(5)\nprint(6)\nprint(7)\n```\n\nDone.",
     )
 
-
-def test_a_longer_fence_may_hold_a_shorter_one() -> None:
-    """Markdown about Markdown is common in replies."""
+    # A longer fence may hold a shorter one. Markdown about Markdown is common in replies.
     text = "````md\n" + "```\ninside it\n```\n" * 4 + "````"
 
     for piece in split_text(text, 50, "characters"):
         assert piece.startswith("````md\n")
         assert piece.endswith("\n````")
 
-
-def test_a_block_may_be_closed_by_a_longer_line_than_fits() -> None:
-    """What is left of that line would open a block of its own."""
+    # A block may be closed by a longer line than fits. What is left of that line would open a block
+    # of its own.
     text = f"```\nab\n{'`' * 40}\nafter it"
 
     assert split_text(text, 32, "characters") == ("```\nab\n```", "after it")
 
-
-def test_plain_text_gets_no_fences() -> None:
-    """What is not Markdown is shown as it stands."""
+    # Plain text gets no fences. What is not Markdown is shown as it stands.
     text = "```\n" + "line\n" * 20
 
     assert all(

@@ -92,8 +92,11 @@ def faults_of(tmp_path: Path, text: str, **environ: str) -> list[str]:
     ]
 
 
-def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
-    """The gateway starts in an empty folder."""
+def test_without_a_file_the_defaults_stand_and_the_one_in_the_folder_is_found(
+    tmp_path: Path,
+) -> None:
+    """Nobody should have to name a file; who names one means it."""
+    # Without a file the defaults stand. The gateway starts in an empty folder.
     with working_in(tmp_path):
         config = load_config(None, environ={})
 
@@ -111,9 +114,7 @@ def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
         ttl_hours=168, compaction="archive", passivate_after_s=600, results_max_bytes=256 * 2**20
     )
 
-
-def test_the_file_in_the_current_folder_is_found(tmp_path: Path) -> None:
-    """Nobody should have to name it."""
+    # The file in the current folder is found. Nobody should have to name it.
     (tmp_path / "everturn.yaml").write_text("server: {port: 9}", encoding="utf-8")
 
     with working_in(tmp_path):
@@ -122,15 +123,15 @@ def test_the_file_in_the_current_folder_is_found(tmp_path: Path) -> None:
     assert config.server.port == 9
     assert config.path == tmp_path / "everturn.yaml"
 
-
-def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    """Defaults in its place would start the wrong gateway."""
+    # A named file that is missing is an error. Defaults in its place would start the wrong gateway.
     with pytest.raises(ConfigError, match=r"other\.yaml: there is no such file"):
         load_config(tmp_path / "other.yaml", environ={})
 
 
-def test_relative_paths_start_at_the_file(tmp_path: Path) -> None:
-    """The same file means the same folders, wherever the command is given."""
+def test_paths_start_at_the_file_or_where_the_command_is_given(tmp_path: Path) -> None:
+    """Whoever wrote a path knows from where."""
+    # Relative paths start at the file. The same file means the same folders, wherever the command
+    # is given.
     (tmp_path / "elsewhere").mkdir()
 
     with working_in(tmp_path / "elsewhere"):
@@ -139,9 +140,7 @@ def test_relative_paths_start_at_the_file(tmp_path: Path) -> None:
     assert config.workspace == tmp_path / "data/ws"
     assert config.agents_dir == tmp_path / "../team"
 
-
-def test_options_override_the_file(tmp_path: Path) -> None:
-    """And their paths start where the command is given."""
+    # Options override the file. And their paths start where the command is given.
     file = tmp_path / "everturn.yaml"
     file.write_text("server: {host: localhost, port: 1}\nworkspace: ws\n", encoding="utf-8")
     (tmp_path / "here").mkdir()
@@ -186,14 +185,72 @@ def test_followers_may_have_a_part_of_the_connections(
     assert load(tmp_path, f"server: {{{text}}}\n").server.follower_limit == followers
 
 
-def test_followers_may_not_have_all_connections(tmp_path: Path) -> None:
-    """Messages would find no room, and nobody would know why."""
+def test_what_does_not_go_together_is_named_with_its_line(tmp_path: Path) -> None:
+    """Said at the start, and not when it first matters."""
+    # Followers may not have all connections. Messages would find no room, and nobody would know
+    # why.
     (fault,) = faults_of(tmp_path, "server:\n  max_connections: 8\n  max_followers: 8\n")
 
     assert fault == (
         ":3: server.max_followers: must be below server.max_connections (8), so that messages"
         " find room beside followers, not '8'"
     )
+
+    # A zone that is none is named at the start. Or every job of the workspace would be set aside
+    # later, one by one.
+    text = "schedules:\n  timezone: Europe/Berln\n  allow_private: [hooks.lan, 'http://a']\n"
+
+    assert faults_of(tmp_path, text) == [
+        (
+            ":2: schedules.timezone: 'Europe/Berln' is no time zone that is known;"
+            " did you mean Europe/Berlin?"
+        ),
+        (
+            ":3: schedules.allow_private[1]: 'http://a' is neither a host name nor a network;"
+            " write wiki.lan, 10.1.2.3 or 10.1.0.0/16"
+        ),
+    ]
+
+    # A missing variable names file line and field. The one mistake that everybody makes once.
+    (fault,) = faults_of(tmp_path, "server:\n  api_token: ${API_TOKEN}\n")
+
+    assert fault.startswith(":2: server.api_token: the environment variable API_TOKEN is not set")
+
+    # Both names of the channels at once are refused. One of the two would be ignored.
+    assert faults_of(tmp_path, "channels: {}\ngateways: {}\n") == [
+        ":2: gateways: is Duragent's name for channels; keep one of the two"
+    ]
+
+    # What a cluster needs and cannot share is named. Said at the start: the store, the secret and
+    # the address.
+    text = """\
+cluster:
+  node: "a b"
+  listen: 0.0.0.0:7070
+  secret: short
+  advertise: a..b:7070
+"""
+    whole = text.replace('"a b"', "a").replace("short", "0123456789abcdef")
+    whole = whole.replace("a..b:7070", '""')
+
+    assert faults_of(tmp_path, text) == [
+        (
+            ":2: cluster.node: must begin with a letter or a digit, and hold these, `.`, `_` and"
+            " `-` alone, at most 63"
+        ),
+        ":4: cluster.secret: must have at least 16 characters: openssl rand -hex 32",
+        (":5: cluster.advertise: must be an address like 10.0.0.7:7070, or the path of a socket"),
+    ]
+    assert faults_of(tmp_path, whole) == [
+        (
+            ":1: cluster: several gateways cannot share the store 'file'; take `store: {type:"
+            " postgres}`"
+        ),
+        (
+            ":5: cluster.advertise: is needed where it listens on 0.0.0.0: the address that the"
+            " others use"
+        ),
+    ]
 
 
 def test_every_bad_value_is_named(tmp_path: Path) -> None:
@@ -243,15 +300,16 @@ routes:
     ]
 
 
-def test_large_results_are_limited_in_megabytes(tmp_path: Path) -> None:
-    """People think of disks in megabytes, and the store counts bytes."""
+def test_sections_are_read_in_the_units_that_people_write(tmp_path: Path) -> None:
+    """And what a section leaves out stays as it is."""
+    # Large results are limited in megabytes. People think of disks in megabytes, and the store
+    # counts bytes.
     config = load(tmp_path, "sessions: {results_max_megabytes: 1}\n")
 
     assert config.sessions.results_max_bytes == 1_048_576
 
-
-def test_scheduled_jobs_have_a_zone_and_a_reach_of_their_own(tmp_path: Path) -> None:
-    """One zone for an office spares a line in each job; a webhook in the house needs leave."""
+    # Scheduled jobs have a zone and a reach of their own. One zone for an office spares a line in
+    # each job; a webhook in the house needs leave.
     text = "schedules: {timezone: Europe/Berlin, allow_private: [hooks.lan, 10.1.0.0/16]}\n"
 
     assert load(tmp_path, text).schedules == SchedulesConfig(
@@ -259,21 +317,17 @@ def test_scheduled_jobs_have_a_zone_and_a_reach_of_their_own(tmp_path: Path) -> 
     )
     assert load(tmp_path, "schedules:\n  timezone:\n").schedules == SchedulesConfig()
 
+    # The ways to watch the gateway are read. Each of them changes what an operator sees.
+    file = tmp_path / "everturn.yaml"
+    file.write_text(
+        "server: {stop_timeout_seconds: 8}\nlogging: {format: json}\n"
+        "telemetry: {otlp_endpoint: 'https://otel.example:4318/'}\n"
+    )
+    config = load_config(file, environ={})
 
-def test_a_zone_that_is_none_is_named_at_the_start(tmp_path: Path) -> None:
-    """Or every job of the workspace would be set aside later, one by one."""
-    text = "schedules:\n  timezone: Europe/Berln\n  allow_private: [hooks.lan, 'http://a']\n"
-
-    assert faults_of(tmp_path, text) == [
-        (
-            ":2: schedules.timezone: 'Europe/Berln' is no time zone that is known;"
-            " did you mean Europe/Berlin?"
-        ),
-        (
-            ":3: schedules.allow_private[1]: 'http://a' is neither a host name nor a network;"
-            " write wiki.lan, 10.1.2.3 or 10.1.0.0/16"
-        ),
-    ]
+    assert config.server.stop_timeout_s == 8
+    assert config.logging.form == "json"
+    assert config.telemetry.otlp_endpoint == "https://otel.example:4318/"
 
 
 def test_secrets_do_not_show(tmp_path: Path) -> None:
@@ -287,13 +341,6 @@ def test_secrets_do_not_show(tmp_path: Path) -> None:
     assert config.server.api_token == "hunter2"
     assert config.server.admin_token == ""
     assert "hunter2" not in repr(config)
-
-
-def test_a_missing_variable_names_file_line_and_field(tmp_path: Path) -> None:
-    """The one mistake that everybody makes once."""
-    (fault,) = faults_of(tmp_path, "server:\n  api_token: ${API_TOKEN}\n")
-
-    assert fault.startswith(":2: server.api_token: the environment variable API_TOKEN is not set")
 
 
 def test_a_file_of_duragent_s_is_taken_with_notes(tmp_path: Path) -> None:
@@ -331,13 +378,6 @@ def test_agents_inside_the_workspace_are_found(tmp_path: Path) -> None:
     beside = load(tmp_path, "workspace: .duragent\n").agents_dir
 
     assert (inside, beside) == (tmp_path / ".duragent/agents", tmp_path / "agents")
-
-
-def test_both_names_of_the_channels_at_once_are_refused(tmp_path: Path) -> None:
-    """One of the two would be ignored."""
-    assert faults_of(tmp_path, "channels: {}\ngateways: {}\n") == [
-        ":2: gateways: is Duragent's name for channels; keep one of the two"
-    ]
 
 
 @table(
@@ -399,49 +439,3 @@ def test_what_watches_the_gateway_is_checked_at_the_start(
         load_config(file, environ={})
 
     assert [fault.field for fault in refused.value.faults] == [field]
-
-
-def test_the_ways_to_watch_the_gateway_are_read(tmp_path: Path) -> None:
-    """Each of them changes what an operator sees."""
-    file = tmp_path / "everturn.yaml"
-    file.write_text(
-        "server: {stop_timeout_seconds: 8}\nlogging: {format: json}\n"
-        "telemetry: {otlp_endpoint: 'https://otel.example:4318/'}\n"
-    )
-    config = load_config(file, environ={})
-
-    assert config.server.stop_timeout_s == 8
-    assert config.logging.form == "json"
-    assert config.telemetry.otlp_endpoint == "https://otel.example:4318/"
-
-
-def test_what_a_cluster_needs_and_cannot_share_is_named(tmp_path: Path) -> None:
-    """Said at the start: the store, the secret and the address."""
-    text = """\
-cluster:
-  node: "a b"
-  listen: 0.0.0.0:7070
-  secret: short
-  advertise: a..b:7070
-"""
-    whole = text.replace('"a b"', "a").replace("short", "0123456789abcdef")
-    whole = whole.replace("a..b:7070", '""')
-
-    assert faults_of(tmp_path, text) == [
-        (
-            ":2: cluster.node: must begin with a letter or a digit, and hold these, `.`, `_` and"
-            " `-` alone, at most 63"
-        ),
-        ":4: cluster.secret: must have at least 16 characters: openssl rand -hex 32",
-        (":5: cluster.advertise: must be an address like 10.0.0.7:7070, or the path of a socket"),
-    ]
-    assert faults_of(tmp_path, whole) == [
-        (
-            ":1: cluster: several gateways cannot share the store 'file'; take `store: {type:"
-            " postgres}`"
-        ),
-        (
-            ":5: cluster.advertise: is needed where it listens on 0.0.0.0: the address that the"
-            " others use"
-        ),
-    ]

@@ -114,7 +114,8 @@ ANSWERED = RecordTurn((ModelReplied(text="hello"), TurnFinished(turn=1, outcome=
 
 
 def test_a_first_message_begins_the_session_and_its_turn_in_one_append() -> None:
-    """A crash leaves all of it or nothing; the work begins when it is durable."""
+    """And begins nothing twice."""
+    # A crash leaves all of it or nothing; the work begins when it is durable.
     decision = went([said("hi")])
 
     assert kinds(decision)[:3] == [SessionStarted, Received, TurnStarted]
@@ -124,9 +125,8 @@ def test_a_first_message_begins_the_session_and_its_turn_in_one_append() -> None
     assert isinstance(answer, Accepted)
     assert answer.seq == 2
 
-
-def test_a_message_that_comes_twice_is_kept_once() -> None:
-    """In one batch as in two: its sender hears the same number."""
+    # A message that comes twice is kept once. In one batch as in two: its sender hears the same
+    # number.
     decision = went([said("hi", "k"), said("hi", "k")])
 
     first, second = decision.answers
@@ -135,14 +135,25 @@ def test_a_message_that_comes_twice_is_kept_once() -> None:
     assert (first.seq, first.duplicate, second.seq, second.duplicate) == (2, False, 2, True)
 
 
-def test_a_turn_that_is_held_begins_with_the_next_look() -> None:
-    """Nothing is lost where the sender writes no more."""
+def test_a_turn_begins_when_its_time_has_come() -> None:
+    """Nobody has to write once more for it."""
+    # A turn that is held begins with the next look. Nothing is lost where the sender writes no
+    # more.
     held = went([said("hi", debounce_s=2)])
     begun = went([Tick()], held, now=NOW + timedelta(seconds=2))
 
     assert held.effects == [ScheduleTick(NOW + timedelta(seconds=2))]
     assert TurnStarted not in kinds(held)
     assert begun.effects == [StartTurn(1)]
+
+    # The next turn begins with the end of the one before. What came meanwhile waits for nobody's
+    # next word.
+    begun = went([said("hi")])
+    came = went([said("and?")], begun, running=1)
+    decision = went([ANSWERED], came, running=1)
+
+    assert kinds(came) == [Received]
+    assert decision.effects == [ReleaseTurn(), StartTurn(2)]
 
 
 def test_deciding_does_not_change_what_it_is_decided_by() -> None:
@@ -156,7 +167,8 @@ def test_deciding_does_not_change_what_it_is_decided_by() -> None:
 
 
 def test_a_cancel_waits_for_the_task_and_for_nothing_else() -> None:
-    """Its caller is told when the turn is closed; a turn without a task is closed at once."""
+    """Whenever it comes, its caller is answered and no turn stays open."""
+    # Its caller is told when the turn is closed; a turn without a task is closed at once.
     begun = went([said("hi")])
     running = went([Cancel("ann")], begun, running=1)
     resting = went([Cancel("ann")], begun)
@@ -167,33 +179,29 @@ def test_a_cancel_waits_for_the_task_and_for_nothing_else() -> None:
     assert resting.answers == [True]
     assert kinds(resting) == [TurnFinished]
 
-
-def test_a_cancel_that_comes_with_the_answer_finds_the_turn_over() -> None:
-    """Who cancels what has just been answered is told that there was nothing to cancel."""
+    # A cancel that comes with the answer finds the turn over. Who cancels what has just been
+    # answered is told that there was nothing to cancel.
     begun = went([said("hi")])
     decision = went([ANSWERED, Cancel()], begun, running=1)
 
     assert decision.answers == [None, False]
     assert decision.effects == [ReleaseTurn()]
 
-
-def test_a_cancel_before_the_answer_is_answered_by_its_end() -> None:
-    """Nobody waits for ever for a turn that ended by itself."""
+    # A cancel before the answer is answered by its end. Nobody waits for ever for a turn that ended
+    # by itself.
     begun = went([said("hi")])
     decision = went([Cancel(), ANSWERED], begun, running=1)
 
     assert decision.answers[0] is Later.CLOSED
     assert decision.effects == [StopTurn(""), ReleaseTurn()]
 
-
-def test_the_next_turn_begins_with_the_end_of_the_one_before() -> None:
-    """What came meanwhile waits for nobody's next word."""
+    # A cancel on the way to a pause closes the turn. The turn does not stay open, paused, for
+    # somebody who wanted it gone.
     begun = went([said("hi")])
-    came = went([said("and?")], begun, running=1)
-    decision = went([ANSWERED], came, running=1)
+    decision = went([Pause()], begun, running=1, is_cancelled=True)
 
-    assert kinds(came) == [Received]
-    assert decision.effects == [ReleaseTurn(), StartTurn(2)]
+    assert kinds(decision) == [TurnFinished]
+    assert decision.effects == [ReleaseTurn()]
 
 
 def test_who_leaves_may_pause_the_turn_and_a_new_message_lets_it_go_on() -> None:
@@ -208,15 +216,6 @@ def test_who_leaves_may_pause_the_turn_and_a_new_message_lets_it_go_on() -> None
     assert paused.effects == [ReleaseTurn()]
     assert known(back).status == "active"
     assert back.effects == [StartTurn(1)]
-
-
-def test_a_cancel_on_the_way_to_a_pause_closes_the_turn() -> None:
-    """The turn does not stay open, paused, for somebody who wanted it gone."""
-    begun = went([said("hi")])
-    decision = went([Pause()], begun, running=1, is_cancelled=True)
-
-    assert kinds(decision) == [TurnFinished]
-    assert decision.effects == [ReleaseTurn()]
 
 
 def test_what_comes_after_the_end_is_refused_with_the_reason() -> None:

@@ -123,8 +123,10 @@ def test_a_question_is_over_when_a_later_step_asks_about_a_call_of_the_same_name
 # --- words ---
 
 
-def test_a_question_shows_every_argument_and_hides_nothing() -> None:
-    """Whoever decides must see what runs, not what it pretends to be."""
+def test_whoever_decides_reads_all_of_it_and_how_it_ended() -> None:
+    """The words of a question, of its end and of what ran."""
+    # A question shows every argument and hides nothing. Whoever decides must see what runs, not
+    # what it pretends to be.
     call = ToolCall(call_id="c", name="ba\u200bsh", arguments='{"x":"\u202eabc","y":"1\\n2"}')
     text = question_text(call, APPROVAL, "s1", has_buttons=True)
 
@@ -135,6 +137,16 @@ def test_a_question_shows_every_argument_and_hides_nothing() -> None:
     assert text.isprintable() is False
     assert text.replace("\n", "").isprintable()
 
+    # Every end of a question has its words. None of them may read like another.
+    ends = (*get_args(Resolution), None)
+
+    assert len({resolved_text(each, "ann") for each in ends}) == len(ends) == 8
+    assert "ada" not in resolved_text("deny", "owner:ada"), "a group need not learn who is an owner"
+
+    # Many tools make a short line. A turn may run a hundred; nobody reads their names.
+    assert ran_text(["a", "b", "a"]) == "ran a, b"
+    assert ran_text([*"abcdefgh"]) == "ran a, b, c, d, e, f and 2 more"
+
 
 @table("arguments", ["{", '{"a":' + "[" * 5000, "\x00"])
 def test_arguments_that_are_no_json_are_shown_as_they_stand(arguments: str) -> None:
@@ -144,25 +156,13 @@ def test_arguments_that_are_no_json_are_shown_as_they_stand(arguments: str) -> N
     assert arguments.replace("\x00", "\\u0000") in text
 
 
-def test_every_end_of_a_question_has_its_words() -> None:
-    """None of them may read like another."""
-    ends = (*get_args(Resolution), None)
-
-    assert len({resolved_text(each, "ann") for each in ends}) == len(ends) == 8
-    assert "ada" not in resolved_text("deny", "owner:ada"), "a group need not learn who is an owner"
-
-
-def test_many_tools_make_a_short_line() -> None:
-    """A turn may run a hundred; nobody reads their names."""
-    assert ran_text(["a", "b", "a"]) == "ran a, b"
-    assert ran_text([*"abcdefgh"]) == "ran a, b, c, d, e, f and 2 more"
-
-
 # --- layout ---
 
 
-def test_no_text_passes_for_a_file() -> None:
-    """A model that writes the mark of a file must not be able to send one."""
+def test_what_is_laid_out_is_what_is_owed() -> None:
+    """No text is a file, a question that is over is nothing, and a message is known again."""
+    # No text passes for a file. A model that writes the mark of a file must not be able to send
+    # one.
     adapter = ScriptedAdapter()
     item = OutboxItem(seq=1, turn=1, kind="reply", text="\x1dreply")
     [payload] = render(item, NONE, "s1", adapter, ChannelSettings())
@@ -170,10 +170,13 @@ def test_no_text_passes_for_a_file() -> None:
     assert not is_whole_reply(payload)
     assert attachments_of(item, payload) == ()
 
-
-def test_a_question_that_nobody_can_answer_is_laid_out_as_nothing() -> None:
-    """There is nothing to ask."""
+    # A question that nobody can answer is laid out as nothing. There is nothing to ask.
     assert render(asked(1), NONE, "s1", ScriptedAdapter(), ChannelSettings()) == ()
+
+    # A nonce is the same for the same message alone. It is how a platform knows a message that it
+    # has already.
+    assert nonce("s", 1, 0) == "e67c19bb961becd707b13916"  # after an upgrade, too
+    assert len({nonce("s", 1, 0), nonce("s", 1, 1), nonce("s", 2, 0), nonce("t", 1, 0)}) == 4
 
 
 @table(("after", "size"), [(0, 2), (2, 3), (3, 3)])
@@ -185,12 +188,6 @@ def test_a_reply_becomes_a_file_above_the_limit_alone(after: int, size: int) -> 
     payloads = render(item, NONE, "s1", adapter, settings)
 
     assert any(map(is_whole_reply, payloads)) == (size > max(after, 1))
-
-
-def test_a_nonce_is_the_same_for_the_same_message_alone() -> None:
-    """It is how a platform knows a message that it has already."""
-    assert nonce("s", 1, 0) == "e67c19bb961becd707b13916"  # after an upgrade, too
-    assert len({nonce("s", 1, 0), nonce("s", 1, 1), nonce("s", 2, 0), nonce("t", 1, 0)}) == 4
 
 
 # --- rate limits ---
@@ -223,7 +220,8 @@ async def test_who_waited_for_a_place_waits_for_quiet_too() -> None:
 
 
 async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
-    """A thousand conversations must not come back in the same second."""
+    """Whoever asks a platform that is down asks it seldom."""
+    # A thousand conversations must not come back in the same second.
     clock = ManualClock()
     for jitter, failures, expected_s in ((0.0, 1, 1), (0.0, 4, 8), (0.0, 99, 60), (1.0, 99, 30)):
         limiter = RateLimiter(clock, lambda jitter=jitter: jitter)  # type: ignore[misc]
@@ -234,9 +232,17 @@ async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
                 assert not clock._will_wake(clock.now())
                 clock.advance(expected_s)
 
+    # Pauses grow to a limit and those in doubt further. Whatever may have arrived may come again
+    # with each try.
+    limiter = RateLimiter(ManualClock(), lambda: 0.0)
+    assert [limiter.backoff_s(n) for n in (1, 2, 3, 7, 99)] == [1, 2, 4, 60, 60]
+    assert [limiter.backoff_s(n, in_doubt=True) for n in (1, 2, 3, 99)] == [2, 4, 8, 1800]
 
-async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
-    """What could not be sent in an outage need not wait another minute after it."""
+
+async def test_a_platform_that_is_back_ends_the_waits() -> None:
+    """An outage is over for everybody at once."""
+    # A platform that is back ends the waits after failures. What could not be sent in an outage
+    # need not wait another minute after it.
     clock = ManualClock()
     limiter = RateLimiter(clock, lambda: 0.0)
     with anyio.fail_after(WAIT_S):
@@ -249,9 +255,8 @@ async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
 
     assert clock.now() == ManualClock().now()
 
-
-async def test_a_word_of_the_platform_ends_the_waits_that_listen_for_it() -> None:
-    """What failed in an outage need not wait longer than the outage."""
+    # A word of the platform ends the waits that listen for it. What failed in an outage need not
+    # wait longer than the outage.
     clock = ManualClock()
     limiter = RateLimiter(clock, lambda: 0.0)
     with anyio.fail_after(WAIT_S):
@@ -266,10 +271,3 @@ async def test_a_word_of_the_platform_ends_the_waits_that_listen_for_it() -> Non
             clock.advance(10)
 
     assert clock.now() == ManualClock().now() + timedelta(seconds=10)
-
-
-def test_pauses_grow_to_a_limit_and_those_in_doubt_further() -> None:
-    """Whatever may have arrived may come again with each try."""
-    limiter = RateLimiter(ManualClock(), lambda: 0.0)
-    assert [limiter.backoff_s(n) for n in (1, 2, 3, 7, 99)] == [1, 2, 4, 60, 60]
-    assert [limiter.backoff_s(n, in_doubt=True) for n in (1, 2, 3, 99)] == [2, 4, 8, 1800]

@@ -157,12 +157,21 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
 
 
 def test_the_pages_have_settings() -> None:
-    """The tests above must not pass by finding nothing."""
+    """The tests above must not pass by finding nothing, or by leaving a block out."""
+    # The tests above must not pass by finding nothing.
     assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 24)
     assert len(SPECS) >= 20
     assert len(RULES) >= 5
     assert len(JOBS) >= 5
     assert len(NIGHTS) >= 5
+
+    # Every setting of chats is loaded above. A block that no test knows may be wrong.
+    known = {*CONFIGURATIONS, *JOBS, *OWNERS, *(each for _, each in SPECS)}
+    chats = {"docs/telegram", "docs/discord", "docs/groups", "docs/plugin-channel"}
+    pages = {*chats, "docs/schedules", "README"}
+
+    assert {name for name, _ in SNIPPETS} >= pages
+    assert [each for name, each in SNIPPETS if name in pages and each not in known] == []
 
 
 @table("snippet", OWNERS)
@@ -172,16 +181,6 @@ def test_owners_load(tmp_path: Path, snippet: str) -> None:
     file.write_text(snippet)
 
     assert all(owner.accounts for owner in load_config(file, environ=TOKENS).owners)
-
-
-def test_every_setting_of_chats_is_loaded_above() -> None:
-    """A block that no test knows may be wrong."""
-    known = {*CONFIGURATIONS, *JOBS, *OWNERS, *(each for _, each in SPECS)}
-    chats = {"docs/telegram", "docs/discord", "docs/groups", "docs/plugin-channel"}
-    pages = {*chats, "docs/schedules", "README"}
-
-    assert {name for name, _ in SNIPPETS} >= pages
-    assert [each for name, each in SNIPPETS if name in pages and each not in known] == []
 
 
 @table(("page", "section"), SECTIONS)
@@ -250,12 +249,21 @@ def test_jobs_run_on_the_nights_of_change_as_the_page_says(
         assert shown == cell.strip()
 
 
-def test_every_line_of_a_run_log_stands_on_its_page() -> None:
-    """It is read when something went wrong."""
+def test_every_kind_of_event_and_line_stands_on_its_page() -> None:
+    """Programs that follow a conversation, or a job, meet all of them."""
+    # Every line of a run log stands on its page. It is read when something went wrong.
     kinds = [each.__name__.lower() for each in get_args(Line)]
 
     assert [kind for kind in kinds if f"`{kind}`" not in SCHEDULES] == []
     assert "rebased" in kinds
+
+    # Every kind of event stands on the page of the api. Programs that follow a conversation meet
+    # all of them.
+    page = (ROOT / "docs/http-api.md").read_text()
+    kinds = [re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower() for body in get_args(Body)]
+
+    assert [kind for kind in kinds if f"`{kind}`" not in page] == []
+    assert "chunk_marked" in kinds
 
 
 @table("page", ["telegram", "discord", "schedules"])
@@ -290,15 +298,6 @@ def test_commands_are_denied_as_the_page_says() -> None:
     assert allows("git commit -m 'first draft'", "bash:git commit -m 'first draft'")
     assert not allows("ls -l", "bash:ls")
     assert not allows("ls", "bash:ls *")
-
-
-def test_every_kind_of_event_stands_on_the_page_of_the_api() -> None:
-    """Programs that follow a conversation meet all of them."""
-    page = (ROOT / "docs/http-api.md").read_text()
-    kinds = [re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower() for body in get_args(Body)]
-
-    assert [kind for kind in kinds if f"`{kind}`" not in page] == []
-    assert "chunk_marked" in kinds
 
 
 @table("path", [Path("README.md"), *PAGES])

@@ -73,16 +73,16 @@ def test_a_sender_is_believed_where_the_trusted_server_vouches() -> None:
     assert [value for value in not_believed if not why(value)] == []
 
 
-def test_only_the_topmost_result_counts() -> None:
-    """A forger puts one of his own into the mail: it comes out below that of the server."""
+def test_a_mail_has_one_sender_and_one_result() -> None:
+    """Whatever else a forger puts into it."""
+    # Only the topmost result counts. A forger puts one of his own into the mail: it comes out below
+    # that of the server.
     mail = mail_from(ANN, Authentication_Results=f"{SERVER}; dmarc=fail header.from=example.org")
     mail["Authentication-Results"] = f"{SERVER}; dmarc=pass header.from=example.org"
 
     assert "may be forged" in why_not_believed(fields(mail), account(1, 1))
 
-
-def test_a_mail_has_one_sender() -> None:
-    """Programs show one of two, and servers look at the other."""
+    # A mail has one sender. Programs show one of two, and servers look at the other.
     who = account(1, 1)
     twice = mail_from(ANN).as_bytes().replace(b"From: ", b"From: evil@example.org\nFrom: ", 1)
     odd = [f"{ANN}, bob@example.org", "Ann", "undisclosed:;"]

@@ -103,11 +103,26 @@ def test_a_server_on_this_machine_may_be_silent_for_longer(
     assert endpoint_for(model, KEYS).stall_timeout_s == stall_timeout_s
 
 
-def test_another_server_needs_no_key() -> None:
-    """Servers such as vLLM and llama.cpp are mostly run without one."""
+def test_a_key_is_shown_as_its_server_wants_it() -> None:
+    """Trimmed, under the right name, and only where one is needed."""
+    # Another server needs no key. Servers such as vLLM and llama.cpp are mostly run without one.
     local = ModelSpec(provider="openai", name="m", base_url="http://127.0.0.1:8000/v1")
 
     assert endpoint_for(local, {}).key == ""
+
+    # A key with blanks around it is trimmed. A file that holds a key ends with a line break.
+    model = ModelSpec(provider="openai", name="m")
+
+    assert endpoint_for(model, {"OPENAI_API_KEY": " sk-1\n"}).key == "sk-1"
+
+    # Each api is shown its key in its own way. A key under the wrong name is no key.
+    anthropic = endpoint_for(ModelSpec(provider="anthropic", name="m"), KEYS)
+    gemini = endpoint_for(ModelSpec(provider="gemini", name="m"), KEYS)
+    ollama = endpoint_for(ModelSpec(provider="ollama", name="m"), KEYS)
+
+    assert anthropic.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
+    assert gemini.headers == {"authorization": "Bearer AI-gem"}
+    assert ollama.headers == {}
 
 
 @table("key", ["two words", "sk-\u00fc", "line\nbreak"])
@@ -117,13 +132,6 @@ def test_a_key_that_no_header_can_hold_is_refused_without_quoting_it(key: str) -
         endpoint_for(ModelSpec(provider="openai", name="m"), {"OPENAI_API_KEY": key})
 
     assert key not in str(raised.value)
-
-
-def test_a_key_with_blanks_around_it_is_trimmed() -> None:
-    """A file that holds a key ends with a line break."""
-    model = ModelSpec(provider="openai", name="m")
-
-    assert endpoint_for(model, {"OPENAI_API_KEY": " sk-1\n"}).key == "sk-1"
 
 
 @table(
@@ -201,17 +209,6 @@ def test_what_is_spoken_where(provider: str, base_url: str, vendor: str, api: st
     endpoint = endpoint_for(ModelSpec(provider=provider, name="m", base_url=base_url), KEYS)
 
     assert (endpoint.vendor, endpoint.api) == (vendor, api)
-
-
-def test_each_api_is_shown_its_key_in_its_own_way() -> None:
-    """A key under the wrong name is no key."""
-    anthropic = endpoint_for(ModelSpec(provider="anthropic", name="m"), KEYS)
-    gemini = endpoint_for(ModelSpec(provider="gemini", name="m"), KEYS)
-    ollama = endpoint_for(ModelSpec(provider="ollama", name="m"), KEYS)
-
-    assert anthropic.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
-    assert gemini.headers == {"authorization": "Bearer AI-gem"}
-    assert ollama.headers == {}
 
 
 def test_ollama_may_be_silent_for_long_wherever_it_is() -> None:

@@ -204,7 +204,8 @@ def test_an_account_tells_what_hid_each_message_and_when() -> None:
 
 
 def test_what_came_later_is_not_in_the_account() -> None:
-    """A past request is explained by what was known then."""
+    """A past request is explained by what was known when it was sent."""
+    # A past request is explained by what was known then.
     talk = Talk()
     first = talk.exchange("one")
     talk.exchange("two")
@@ -214,38 +215,8 @@ def test_what_came_later_is_not_in_the_account() -> None:
     assert found.verdict == "same"
     assert rows(found) == [(2, "user", "kept", "", 0)]
 
-
-def test_turns_that_the_session_let_go_are_said_to_have_left_by_the_window() -> None:
-    """They are in the log, and the model does not see them: somebody did that too."""
-    talk = Talk(window_messages=4)
-    for number in range(30):
-        talk.exchange(str(number))
-    found = talk.explain(talk.exchange("last"))
-    left = [m for m in found.messages if m.disposition == "dropped"]
-
-    assert found.verdict == "same"
-    assert {m.stage for m in left} == {"window"}
-    assert all(0 < m.by_seq < found.started_seq for m in left)
-    assert len(found.messages) == 61
-    assert len(found.messages) - len(left) == sum(1 for m in found.request.messages if m.seq)
-
-
-def test_a_summary_does_not_claim_turns_that_had_left_before_it() -> None:
-    """What no summary tells of is `dropped`, or the numbers would lie."""
-    talk = Talk()
-    for text in ("one", "two", "three"):
-        talk.exchange(text)
-    talk.add(ContextReduced(stage="jump", cut_turn=2))
-    talk.add(Summarised(last_turn=2, messages=2, text="They said two."))
-    found = talk.explain(talk.exchange("four"))
-
-    assert [m.disposition for m in found.messages] == ["dropped"] * 2 + ["summarised"] * 2 + [
-        "kept"
-    ] * 3
-
-
-def test_a_summary_that_came_during_the_call_is_not_taken_for_its_cause() -> None:
-    """It is made beside the turns; the request that was under way did not have it."""
+    # A summary that came during the call is not taken for its cause. It is made beside the turns;
+    # the request that was under way did not have it.
     talk = Talk()
     talk.exchange("one")
     talk.ask("two")
@@ -260,22 +231,8 @@ def test_a_summary_that_came_during_the_call_is_not_taken_for_its_cause() -> Non
     assert found.verdict == "same"
     assert {m.disposition for m in found.messages} == {"kept"}
 
-
-def test_a_request_that_was_halved_is_the_one_that_was_answered() -> None:
-    """Two requests went out in one step; the answer belongs to the shorter one."""
-    talk = Talk()
-    talk.exchange("one")
-    talk.ask("two")
-    talk.add(ContextReduced(stage="halve", cut_turn=2, messages=2, note="2 messages left."))
-    answer = talk.reply("2")
-    found = talk.explain(answer)
-
-    assert found.verdict == "same"
-    assert [m.disposition for m in found.messages] == ["dropped", "dropped", "kept"]
-
-
-def test_a_summary_that_came_after_a_request_was_halved_is_not_its_cause_either() -> None:
-    """The step began with one state, was answered in a second one, and ended in a third."""
+    # A summary that came after a request was halved is not its cause either. The step began with
+    # one state, was answered in a second one, and ended in a third.
     talk = Talk()
     talk.exchange("one")
     talk.exchange("two")
@@ -289,9 +246,8 @@ def test_a_summary_that_came_after_a_request_was_halved_is_not_its_cause_either(
     assert found.verdict == "same"
     assert [m.disposition for m in found.messages] == ["dropped", "dropped", "kept", "kept", "kept"]
 
-
-def test_what_followed_an_answer_without_a_hash_is_not_in_its_account() -> None:
-    """Where nothing says which state it was, it is still none that came after the answer."""
+    # What followed an answer without a hash is not in its account. Where nothing says which state
+    # it was, it is still none that came after the answer.
     talk = Talk()
     talk.exchange("one")
     talk.ask("two")
@@ -302,6 +258,48 @@ def test_what_followed_an_answer_without_a_hash_is_not_in_its_account() -> None:
 
     assert found.verdict == "unknown"
     assert [m.disposition for m in found.messages] == ["kept"] * 3
+
+
+def test_each_message_is_said_to_have_left_by_what_took_it_away() -> None:
+    """Or the numbers would lie."""
+    # Turns that the session let go are said to have left by the window. They are in the log, and
+    # the model does not see them: somebody did that too.
+    talk = Talk(window_messages=4)
+    for number in range(30):
+        talk.exchange(str(number))
+    found = talk.explain(talk.exchange("last"))
+    left = [m for m in found.messages if m.disposition == "dropped"]
+
+    assert found.verdict == "same"
+    assert {m.stage for m in left} == {"window"}
+    assert all(0 < m.by_seq < found.started_seq for m in left)
+    assert len(found.messages) == 61
+    assert len(found.messages) - len(left) == sum(1 for m in found.request.messages if m.seq)
+
+    # A summary does not claim turns that had left before it. What no summary tells of is `dropped`,
+    # or the numbers would lie.
+    talk = Talk()
+    for text in ("one", "two", "three"):
+        talk.exchange(text)
+    talk.add(ContextReduced(stage="jump", cut_turn=2))
+    talk.add(Summarised(last_turn=2, messages=2, text="They said two."))
+    found = talk.explain(talk.exchange("four"))
+
+    assert [m.disposition for m in found.messages] == ["dropped"] * 2 + ["summarised"] * 2 + [
+        "kept"
+    ] * 3
+
+    # A request that was halved is the one that was answered. Two requests went out in one step; the
+    # answer belongs to the shorter one.
+    talk = Talk()
+    talk.exchange("one")
+    talk.ask("two")
+    talk.add(ContextReduced(stage="halve", cut_turn=2, messages=2, note="2 messages left."))
+    answer = talk.reply("2")
+    found = talk.explain(answer)
+
+    assert found.verdict == "same"
+    assert [m.disposition for m in found.messages] == ["dropped", "dropped", "kept"]
 
 
 def test_an_agent_that_changed_since_is_said_to_have() -> None:
@@ -337,7 +335,8 @@ def test_nothing_is_claimed_where_the_log_says_nothing() -> None:
 
 
 def test_a_number_that_is_no_request_gets_those_that_are() -> None:
-    """A person mistypes a number; the answer has the right ones."""
+    """Or the reason why there is none."""
+    # A person mistypes a number; the answer has the right ones.
     talk = Talk()
     empty = Talk()
     replies = [talk.exchange(str(number)) for number in range(8)]
@@ -354,9 +353,8 @@ def test_a_number_that_is_no_request_gets_those_that_are() -> None:
     with pytest.raises(UnknownRequestError, match="its log was discarded"):
         explain("s1", (), 1, empty.spec, TOOLS, FACTS)
 
-
-def test_a_log_without_its_beginning_is_said_to_be_one() -> None:
-    """`compaction: discard` was chosen by somebody; they are told what it costs."""
+    # A log without its beginning is said to be one. `compaction: discard` was chosen by somebody;
+    # they are told what it costs.
     talk = Talk()
     talk.exchange("one")
     answer = talk.exchange("two")
@@ -404,7 +402,7 @@ def calls_made(work: Callable[[], object]) -> int:
 def test_the_work_of_an_explanation_grows_no_faster_than_the_log() -> None:
     """In a session that let go of most of its turns, the last request is as dear as it is long."""
     work: list[int] = []
-    for exchanges in (100, 400):
+    for exchanges in (50, 200):
         talk = Talk(window_messages=20)
         for number in range(exchanges - 1):
             talk.exchange(f"message {number}")

@@ -188,7 +188,15 @@ spec:
 
 
 async def test_a_file_stands_where_the_tools_of_the_agent_read_it(tmp_path: Path) -> None:
-    """It came from a person: nobody else on the machine may read it."""
+    """And nowhere, where none of its tools reads files."""
+    # An agent without such tools keeps no files. A file that nothing can read is only a file of
+    # somebody's left on the disk.
+    environment = tool_environment(tmp_path)
+
+    assert await keep_in_inbox(environment, REMEMBERS, "a.pdf", b"%PDF") is None
+    assert not environment.files.exists()
+
+    # It came from a person: nobody else on the machine may read it.
     environment = tool_environment(tmp_path)
     path = await keep_in_inbox(environment, READS, "0a1b-report.pdf", b"%PDF")
     kept = environment.files / "inbox" / "0a1b-report.pdf"
@@ -199,14 +207,6 @@ async def test_a_file_stands_where_the_tools_of_the_agent_read_it(tmp_path: Path
     assert (kept.read_bytes(), kept.stat().st_ino) == (b"%PDF", before)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert stat.S_IMODE(environment.files.stat().st_mode) == 0o700
-
-
-async def test_an_agent_without_such_tools_keeps_no_files(tmp_path: Path) -> None:
-    """A file that nothing can read is only a file of somebody's left on the disk."""
-    environment = tool_environment(tmp_path)
-
-    assert await keep_in_inbox(environment, REMEMBERS, "a.pdf", b"%PDF") is None
-    assert not environment.files.exists()
 
 
 @table("name", ["conftest.py", ".npmrc", "Makefile", "-x", "x.config.js", ".git"])
@@ -352,8 +352,12 @@ def troubled(channels: Channels) -> list[str]:
     return [status.name for status in channels.troubled()]
 
 
-async def test_a_channel_has_a_minute_to_be_heard_from(tmp_path: Path) -> None:
-    """An idle bot is heard from only when its first long poll ends, but no later."""
+async def test_a_channel_has_a_minute_to_be_heard_from_and_is_told_when_it_is_lost(
+    tmp_path: Path,
+) -> None:
+    """Whoever balances load must not send people there."""
+    # A channel has a minute to be heard from. An idle bot is heard from only when its first long
+    # poll ends, but no later.
     clock = ManualClock()
     channels, matrix, _ = await opened_channels(tmp_path, clock)
     matrix.connected("@bot")
@@ -363,9 +367,8 @@ async def test_a_channel_has_a_minute_to_be_heard_from(tmp_path: Path) -> None:
     assert early == []
     assert troubled(channels) == ["matrix", "irc"]
 
-
-async def test_a_channel_that_is_lost_is_told_at_once(tmp_path: Path) -> None:
-    """Also just after the start: whoever balances load must not send people there."""
+    # A channel that is lost is told at once. Also just after the start: whoever balances load must
+    # not send people there.
     clock = ManualClock()
     channels, matrix, irc = await opened_channels(tmp_path, clock)
     matrix.connected("@bot")
@@ -382,7 +385,8 @@ async def test_a_channel_that_is_lost_is_told_at_once(tmp_path: Path) -> None:
 
 
 async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -> None:
-    """Their libraries take seconds; what is delivered meanwhile is delivered again."""
+    """Nor does one that is open for a moment load any."""
+    # Their libraries take seconds; what is delivered meanwhile is delivered again.
     webhook = {"url": "https://example.org/", "secret": "s"}
     telegram = channel("telegram", bot_token=TOKEN, mode="webhook", webhook=webhook)
     other = channel("telegram", name="b", bot_token=TOKEN, mode="webhook", webhook=webhook)
@@ -394,9 +398,8 @@ async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -
     assert early == DeliveryAnswer(status=503)
     assert await channels.take_webhook("other", {SECRET: "s"}, b"{}") is None
 
-
-async def test_a_gateway_that_is_open_for_a_moment_logs_in_nowhere(tmp_path: Path) -> None:
-    """Its turns go to the people of a channel all the same."""
+    # A gateway that is open for a moment logs in nowhere. Its turns go to the people of a channel
+    # all the same.
     channels = no_channels(config_with(tmp_path), MemoryKeyedStore(), ManualClock())
 
     assert sorted(channels.delivery_ports) == ["irc", "matrix"]

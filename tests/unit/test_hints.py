@@ -37,8 +37,10 @@ def held_h(facts: ModelStatistics) -> float:
     return (facts.limit.expires_at - facts.limit.observed_at) / HOUR
 
 
-def test_a_limit_is_believed_for_a_day() -> None:
-    """One refusal is no law: the day after, the model is asked for more again."""
+def test_a_limit_is_believed_for_a_day_and_longer_each_time() -> None:
+    """One refusal is no law; a server that is small stays small."""
+    # A limit is believed for a day. One refusal is no law: the day after, the model is asked for
+    # more again.
     known = limited()
 
     assert known.limit is not None
@@ -46,14 +48,28 @@ def test_a_limit_is_believed_for_a_day() -> None:
     assert statistics_at(known, START + 23 * HOUR).limit_tokens == 8_192
     assert statistics_at(known, START + 24 * HOUR).limit_tokens is None
 
-
-def test_while_it_is_believed_the_same_refusal_renews_nothing() -> None:
-    """Otherwise agents that go on above it would renew it for ever. It is counted all the same."""
+    # While it is believed the same refusal renews nothing. Otherwise agents that go on above it
+    # would renew it for ever. It is counted all the same.
     known = limited()
     again = limited(known, after=23 * HOUR)
 
     assert known.limit is not None
     assert again.limit == replace(known.limit, refusals=2)
+
+    # What is said again is believed for longer. A server that is small stays small; it need not be
+    # tried every day.
+    hours, facts, after = list[float](), FACTS, 0 * HOUR
+    for _ in range(5):
+        facts = limited(facts, after=after)
+        hours.append(held_h(facts))
+        after += timedelta(hours=hours[-1])
+
+    assert hours == [24, 48, 96, 168, 168]
+
+    # Another limit begins anew. The model is served by somebody else now.
+    again = limited(limited(), tokens=4_096, after=25 * HOUR)
+
+    assert (again.limit_tokens, held_h(again)) == (4_096, 24)
 
 
 def test_refusals_without_a_number_are_an_upper_bound_that_only_comes_down() -> None:
@@ -68,24 +84,6 @@ def test_refusals_without_a_number_are_an_upper_bound_that_only_comes_down() -> 
     proven = with_success(FACTS, 8_400, had_tools=False)
     near = with_limit(proven, 8_300, said="too long", now=START, is_named=False)
     assert near.limit_tokens == 8_400  # the estimate was a little low
-
-
-def test_what_is_said_again_is_believed_for_longer() -> None:
-    """A server that is small stays small; it need not be tried every day."""
-    hours, facts, after = list[float](), FACTS, 0 * HOUR
-    for _ in range(5):
-        facts = limited(facts, after=after)
-        hours.append(held_h(facts))
-        after += timedelta(hours=hours[-1])
-
-    assert hours == [24, 48, 96, 168, 168]
-
-
-def test_another_limit_begins_anew() -> None:
-    """The model is served by somebody else now."""
-    again = limited(limited(), tokens=4_096, after=25 * HOUR)
-
-    assert (again.limit_tokens, held_h(again)) == (4_096, 24)
 
 
 @table(
@@ -106,22 +104,22 @@ def test_a_limit_against_better_knowledge_is_believed_the_second_time_and_for_an
     assert (twice.limit_tokens, held_h(twice)) == (8_192, 1)
 
 
-def test_a_larger_answer_between_two_refusals_takes_the_doubt_back() -> None:
-    """Whoever said it first was wrong, and is not counted."""
+def test_what_disproves_a_limit() -> None:
+    """What is taken, and what the server says of itself, count for more than a refusal."""
+    # A larger answer between two refusals takes the doubt back. Whoever said it first was wrong,
+    # and is not counted.
     known = limited(with_success(FACTS, 20_000, had_tools=False))
     known = limited(with_success(known, 9_000, had_tools=False))
 
     assert known.limit_tokens is None
 
-
-def test_a_larger_prompt_that_is_taken_disproves_a_limit() -> None:
-    """It was of another request, or of a server that is gone."""
+    # A larger prompt that is taken disproves a limit. It was of another request, or of a server
+    # that is gone.
     assert with_success(limited(), 8_192, had_tools=False).limit_tokens == 8_192
     assert with_success(limited(), 8_193, had_tools=False).limit is None
 
-
-def test_a_server_that_tells_a_larger_window_puts_a_limit_in_doubt() -> None:
-    """What the server itself says of itself comes before one error; the next one counts again."""
+    # A server that tells a larger window puts a limit in doubt. What the server itself says of
+    # itself comes before one error; the next one counts again.
     known = limited()
     told = with_window(known, 32_768)
 

@@ -71,17 +71,17 @@ def test_secrets_are_masked_wherever_they_stand(text: str, masked: str) -> None:
     assert registry.mask(text) == masked
 
 
-def test_the_longer_of_two_secrets_is_masked_whole() -> None:
-    """If the shorter went first, the rest of the longer would stand there."""
+def test_secrets_are_masked_whole_and_in_addresses() -> None:
+    """If a part of one stayed, the rest might be guessed."""
+    # The longer of two secrets is masked whole. If the shorter went first, the rest of the longer
+    # would stand there.
     registry = SecretRegistry()
     registry.add("token")
     registry.add("token-and-more")
 
     assert registry.mask("token-and-more, token") == "***, ***"
 
-
-def test_a_secret_is_masked_in_an_address_too() -> None:
-    """Percent-encoded it is the same key."""
+    # A secret is masked in an address too. Percent-encoded it is the same key.
     registry = SecretRegistry()
     registry.add("a/b+c==d")
 
@@ -95,16 +95,6 @@ def test_an_empty_or_tiny_value_masks_nothing(short: str) -> None:
     registry.add(short)
 
     assert registry.mask("abc def") == "abc def"
-
-
-def test_a_record_is_one_plain_line_with_its_fields(stream: io.StringIO) -> None:
-    """People read it in a terminal; tools split it at the blanks."""
-    logging.getLogger("everturn.x").info("turn done", extra={"turn": 3, "text": "two words"})
-
-    line = stream.getvalue()
-    assert line.endswith(" INFO    everturn.x  turn done  turn=3 text='two words'\n")
-    assert line[:4].isdigit()
-    assert line.split(" ")[0].endswith("Z")
 
 
 def test_message_arguments_fields_and_tracebacks_are_masked(stream: io.StringIO) -> None:
@@ -122,11 +112,21 @@ def test_message_arguments_fields_and_tracebacks_are_masked(stream: io.StringIO)
     assert "ValueError: invalid literal for int() with base 10: '***'" in written
 
 
-def test_libraries_that_log_every_request_are_quiet(stream: io.StringIO) -> None:
-    """Their lines hold addresses with tokens, and bury the gateway's own."""
+def test_a_record_is_one_plain_line_with_its_fields(stream: io.StringIO) -> None:
+    """And only what the gateway has to say."""
+    # Libraries that log every request are quiet. Their lines hold addresses with tokens, and bury
+    # the gateway's own.
     logging.getLogger("httpx2").info("HTTP Request: POST https://api/bot1:A/x")
 
     assert stream.getvalue() == ""
+
+    # People read it in a terminal; tools split it at the blanks.
+    logging.getLogger("everturn.x").info("turn done", extra={"turn": 3, "text": "two words"})
+
+    line = stream.getvalue()
+    assert line.endswith(" INFO    everturn.x  turn done  turn=3 text='two words'\n")
+    assert line[:4].isdigit()
+    assert line.split(" ")[0].endswith("Z")
 
 
 def test_a_record_is_one_json_object_a_line(stream: io.StringIO) -> None:

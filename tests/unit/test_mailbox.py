@@ -23,8 +23,10 @@ def numbers(taken: list[Envelope] | None) -> list[int] | None:
     return [each.command.seq for each in taken if isinstance(each.command, ClientDisconnected)]
 
 
-async def test_take_returns_all_that_waits_in_order() -> None:
-    """A burst is handled in one append, so it has to arrive as one batch."""
+async def test_take_returns_what_waits_or_what_it_waited_for() -> None:
+    """An idle actor misses nothing, and rests where nothing comes."""
+    # Take returns all that waits in order. A burst is handled in one append, so it has to arrive as
+    # one batch.
     mailbox = Mailbox()
     for number in (1, 2, 3):
         mailbox.put(said(number))
@@ -32,30 +34,8 @@ async def test_take_returns_all_that_waits_in_order() -> None:
     assert numbers(await mailbox.take(None)) == [1, 2, 3]
     assert mailbox.is_empty
 
-
-async def test_take_wakes_for_what_arrives_later() -> None:
-    """An idle actor must not miss the message that ends its idleness."""
-    mailbox = Mailbox()
-    taken: list[int] = []
-
-    async def take() -> None:
-        taken.extend(numbers(await mailbox.take(None)) or ())
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(take)
-        await anyio.wait_all_tasks_blocked()
-        mailbox.put(said(7))
-
-    assert taken == [7]
-
-
-async def test_take_gives_up_after_its_timeout() -> None:
-    """An actor goes to rest only because this returns None."""
-    assert await Mailbox().take(0) is None
-
-
-async def test_take_returns_without_a_command_where_something_else_has_changed() -> None:
-    """What ran beside an actor has ended: it looks again how long it has to wait."""
+    # Take wakes for what arrives later. An idle actor must not miss the message that ends its
+    # idleness.
     mailbox = Mailbox()
     taken: list[list[int] | None] = []
 
@@ -65,9 +45,21 @@ async def test_take_returns_without_a_command_where_something_else_has_changed()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take)
         await anyio.wait_all_tasks_blocked()
+        mailbox.put(said(7))
+
+    assert taken == [[7]]
+
+    # Take gives up after its timeout. An actor goes to rest only because this returns None.
+    assert await Mailbox().take(0) is None
+
+    # Take returns without a command where something else has changed. What ran beside an actor has
+    # ended: it looks again how long it has to wait.
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take)
+        await anyio.wait_all_tasks_blocked()
         mailbox.nudge()
 
-    assert taken == [[]]
+    assert taken == [[7], []]
     assert await mailbox.take(0) is None
 
 
@@ -94,8 +86,10 @@ async def test_the_end_of_work_wakes_only_an_actor_that_waits_for_it(
     assert taken == (taken_at_once or [[1]])
 
 
-def test_what_was_put_back_is_taken_first() -> None:
-    """Commands that have to be planned again keep their place before those that came later."""
+def test_who_may_put_what_and_where_it_stands() -> None:
+    """Commands keep their place, and a turn is never kept from its end."""
+    # What was put back is taken first. Commands that have to be planned again keep their place
+    # before those that came later.
     mailbox = Mailbox()
     mailbox.put(said(1))
     mailbox.put(said(2))
@@ -105,9 +99,8 @@ def test_what_was_put_back_is_taken_first() -> None:
 
     assert numbers(mailbox.drain()) == [1, 2, 3]
 
-
-def test_a_full_mailbox_refuses_the_caller_and_not_the_turn() -> None:
-    """A flood must not keep the running turn from recording its end."""
+    # A full mailbox refuses the caller and not the turn. A flood must not keep the running turn
+    # from recording its end.
     mailbox = Mailbox(limit=2)
     mailbox.put(said(1))
     mailbox.put(said(2))
@@ -117,9 +110,8 @@ def test_a_full_mailbox_refuses_the_caller_and_not_the_turn() -> None:
     mailbox.put(said(4), own=True)
     assert numbers(mailbox.close()) == [1, 2, 4]
 
-
-def test_a_refusing_mailbox_still_takes_its_owner() -> None:
-    """A stopping actor lets its turn finish, and accepts nothing new."""
+    # A refusing mailbox still takes its owner. A stopping actor lets its turn finish, and accepts
+    # nothing new.
     mailbox = Mailbox()
     mailbox.refuse(ActorStoppedError())
 
@@ -132,16 +124,16 @@ def test_a_refusing_mailbox_still_takes_its_owner() -> None:
 
 
 async def test_an_answer_is_given_once() -> None:
-    """A caller that was told that its message is durable must not hear a refusal later."""
+    """Or a failure, and never nothing."""
+    # A caller that was told that its message is durable must not hear a refusal later.
     answer = ReplySlot[str]()
     answer.give("yes")
     answer.fail(ActorStoppedError())
 
     assert await answer.wait() == "yes"
 
-
-async def test_a_failed_answer_raises_for_the_caller() -> None:
-    """No caller may hang, and none may take a failure for an answer."""
+    # A failed answer raises for the caller. No caller may hang, and none may take a failure for an
+    # answer.
     answer = ReplySlot[str]()
     answer.fail(MailboxFullError())
 

@@ -36,15 +36,16 @@ SETTINGS = McpServerSettings(name="s", command="x")
 # --- names ---
 
 
-def test_a_name_that_fits_stays_as_it_is() -> None:
-    """It is what people write into policies, and what the model reads in the server's own texts."""
+def test_a_name_that_fits_stays_and_is_no_other_tools() -> None:
+    """People allow tools by their names."""
+    # A name that fits stays as it is. It is what people write into policies, and what the model
+    # reads in the server's own texts.
     assert exposed_names([("github", "create_issue")]) == {
         ("github", "create_issue"): "github_create_issue"
     }
 
-
-def test_of_two_that_would_be_called_alike_the_exact_one_keeps_its_name() -> None:
-    """A tool must not take another's name, and with it what people allowed the other to do."""
+    # Of two that would be called alike the exact one keeps its name. A tool must not take another's
+    # name, and with it what people allowed the other to do.
     names = exposed_names([("a", "b.c"), ("a", "b_c"), ("a_b", "c")], taken=["a_x"])
 
     assert names["a", "b_c"] == "a_b_c"
@@ -52,9 +53,8 @@ def test_of_two_that_would_be_called_alike_the_exact_one_keeps_its_name() -> Non
     assert names["a_b", "c"].startswith("a_b_c_")
     assert len(set(names.values())) == 3
 
-
-def test_no_tool_of_a_server_takes_the_name_of_another_tool_of_the_agent() -> None:
-    """A server called `read` with a tool `file` is not the agent's `read_file`."""
+    # No tool of a server takes the name of another tool of the agent. A server called `read` with a
+    # tool `file` is not the agent's `read_file`.
     names = exposed_names([("read", "file")], taken=["read_file"])
 
     assert re.fullmatch(r"read_file_[0-9a-f]{8}", names["read", "file"])
@@ -137,8 +137,10 @@ def test_what_is_no_result_is_refused(content: object) -> None:
         result_text({"content": content})
 
 
-def test_structured_content_stands_in_for_text_that_is_missing_and_no_other() -> None:
-    """Servers send both; the model needs one."""
+def test_a_result_is_text_that_a_model_can_read() -> None:
+    """Once, and not without end."""
+    # Structured content stands in for text that is missing and no other. Servers send both; the
+    # model needs one.
     text = {"type": "text", "text": "21 degrees"}
     image = {"type": "image", "mimeType": "image/png", "data": "QUJD"}
     structured = {"degrees": 21}
@@ -150,9 +152,7 @@ def test_structured_content_stands_in_for_text_that_is_missing_and_no_other() ->
     assert result_text({"structuredContent": [1]}) == "[1]"
     assert result_text({"content": [], "isError": True}) == "it failed, and does not say why"
 
-
-def test_a_result_of_very_many_parts_is_cut() -> None:
-    """Each part is looked at on the event loop."""
+    # A result of very many parts is cut. Each part is looked at on the event loop.
     parts = [{"type": "text", "text": "x"}] * (BLOCKS_MOST + 5)
 
     assert result_text({"content": parts}).endswith("x\n[and 5 more parts, which are not shown]")

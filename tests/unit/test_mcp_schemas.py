@@ -15,7 +15,8 @@ from everturn_gateway.tools.mcp.schemas import SCHEMA_DEPTH, SchemaError, checke
 
 
 def test_a_schema_comes_through_as_it_is_without_what_says_nothing_to_a_model() -> None:
-    """A property may be called like a keyword, and is not one."""
+    """Also one without a type, and one that holds itself."""
+    # A property may be called like a keyword, and is not one.
     schema = checked_schema(
         {
             "$schema": "http://json-schema.org/draft-07/schema#",
@@ -46,14 +47,10 @@ def test_a_schema_comes_through_as_it_is_without_what_says_nothing_to_a_model() 
         "x-mcp-header": {"kept": True},
     }
 
-
-def test_a_schema_without_a_type_is_one_of_an_object() -> None:
-    """Tools without arguments are often told so."""
+    # A schema without a type is one of an object. Tools without arguments are often told so.
     assert checked_schema({}) == {"type": "object"}
 
-
-def test_a_schema_may_hold_itself() -> None:
-    """Trees are described so; each turn uses up a part of the value."""
+    # A schema may hold itself. Trees are described so; each turn uses up a part of the value.
     tree = {
         "type": "object",
         "properties": {"root": {"$ref": "#/$defs/node"}},
@@ -109,8 +106,9 @@ def test_a_schema_that_breaks_requests_is_refused_with_the_place(schema: object,
     assert why in str(refused.value)
 
 
-def test_a_schema_nested_without_end_is_refused() -> None:
+def test_a_schema_without_end_is_refused() -> None:
     """Following it would take the stack."""
+    # A schema nested without end is refused. Following it would take the stack.
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(1000):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -118,9 +116,8 @@ def test_a_schema_nested_without_end_is_refused() -> None:
     with pytest.raises(SchemaError, match=f"is nested deeper than {SCHEMA_DEPTH} levels"):
         checked_schema(schema)
 
-
-def test_circles_are_found_through_everything_that_holds_for_the_same_value() -> None:
-    """A circle in two steps, through a list of alternatives, is one all the same."""
+    # Circles are found through everything that holds for the same value. A circle in two steps,
+    # through a list of alternatives, is one all the same.
     schema = {
         "properties": {"a": {"$ref": "#/$defs/one"}},
         "$defs": {
@@ -134,7 +131,8 @@ def test_circles_are_found_through_everything_that_holds_for_the_same_value() ->
 
 
 def test_what_combines_schemas_at_the_top_is_folded_into_it() -> None:
-    """Some model APIs refuse a request for it; the server still judges by the whole."""
+    """In no more time than it takes to read."""
+    # Some model APIs refuse a request for it; the server still judges by the whole.
     schema = checked_schema(
         {
             "type": "object",
@@ -163,9 +161,8 @@ def test_what_combines_schemas_at_the_top_is_folded_into_it() -> None:
         "required": ["a", "d"],
     }
 
-
-def test_folding_takes_no_longer_for_schemas_that_multiply() -> None:
-    """Sixty levels of two references to the next would be followed for ever."""
+    # Folding takes no longer for schemas that multiply. Sixty levels of two references to the next
+    # would be followed for ever.
     defs = {
         f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]}
         for n in range(60)

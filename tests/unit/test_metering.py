@@ -73,7 +73,8 @@ class Case:
 
 
 async def test_a_reply_tells_what_it_cost() -> None:
-    """Turn and session add it up."""
+    """By its price, unless its provider knows better, and by who answered."""
+    # Turn and session add it up.
     case = Case(Reply(text="x", usage=USED), Reply(text="y", usage=USED))
     reply = await case.ask()
     await case.ask()
@@ -83,9 +84,7 @@ async def test_a_reply_tells_what_it_cost() -> None:
         calls=2, input_tokens=2000, output_tokens=1000, cost_nanodollars=4_000_000
     )
 
-
-async def test_what_the_provider_says_it_cost_counts() -> None:
-    """It knows its own bill."""
+    # What the provider says it cost counts. It knows its own bill.
     told = structs.replace(USED, cost_nanodollars=77)
     case = Case(Reply(text="x", usage=told))
     reply = await case.ask()
@@ -93,9 +92,8 @@ async def test_what_the_provider_says_it_cost_counts() -> None:
     assert reply.usage == told
     assert case.used.cost_nanodollars == 77
 
-
-async def test_a_fallback_is_priced_as_what_it_is() -> None:
-    """It may cost ten times as much, which is what its owner wants to see."""
+    # A fallback is priced as what it is. It may cost ten times as much, which is what its owner
+    # wants to see.
     case = Case(Reply(text="x", usage=USED, fallback="anthropic/other"))
     reply = await case.ask()
 
@@ -129,17 +127,16 @@ async def test_usage_that_is_not_reported_costs_nobody_knows_what(
     assert (case.used.calls, case.used.unpriced_calls) == (1, unpriced)
 
 
-async def test_a_call_that_fails_counts_as_nothing() -> None:
+async def test_a_call_without_an_end_counts_as_nothing() -> None:
     """Nobody says what it used."""
+    # A call that fails counts as nothing. Nobody says what it used.
     case = Case(ModelTransientError("no"))
     with pytest.raises(ModelTransientError):
         await case.ask()
 
     assert case.used == Tally()
 
-
-async def test_a_call_that_is_cut_off_counts_as_nothing() -> None:
-    """Its usage would have come with its end."""
+    # A call that is cut off counts as nothing. Its usage would have come with its end.
     case = Case(Reply(text="x y", usage=USED))
     case.model.hold()
     async with anyio.create_task_group() as tasks:
@@ -179,8 +176,9 @@ async def test_at_its_limit_an_agent_makes_no_more_calls(limit: DailyLimit, word
     assert len(case.model.requests) == 2
 
 
-async def test_a_new_day_begins_at_midnight_utc() -> None:
-    """What was used yesterday is yesterday's."""
+async def test_a_limit_is_that_of_one_agent_and_one_day() -> None:
+    """All that its owner pays for counts against it, and nothing else."""
+    # A new day begins at midnight utc. What was used yesterday is yesterday's.
     case = Case(*[Reply(text="x", usage=USED)] * 2, limit=DailyLimit(tokens=1500))
     await case.ask()
     until_midnight_s = 24 * 3600 - (3 * 3600 + 4 * 60 + 5)
@@ -192,9 +190,7 @@ async def test_a_new_day_begins_at_midnight_utc() -> None:
 
     assert case.used.tokens == 1500
 
-
-async def test_agents_have_limits_of_their_own() -> None:
-    """One that runs wild must not silence the others."""
+    # Agents have limits of their own. One that runs wild must not silence the others.
     case = Case(*[Reply(text="x", usage=USED)] * 3, limit=DailyLimit(tokens=1500))
     await case.ask()
     other = case.meter.metered(case.model, agent="b", model=MODEL, limit=DailyLimit(tokens=1500))
@@ -203,9 +199,7 @@ async def test_agents_have_limits_of_their_own() -> None:
     with pytest.raises(UsageLimitError):
         await case.ask()
 
-
-async def test_a_summary_counts_for_the_agent_and_against_its_limit() -> None:
-    """It is paid for by the same owner."""
+    # A summary counts for the agent and against its limit. It is paid for by the same owner.
     case = Case(*[Reply(text="x", usage=USED)] * 3, limit=DailyLimit(tokens=3000))
     summariser = case.meter.metered(
         case.model, agent="a", model=OTHER, limit=DailyLimit(tokens=3000)
@@ -217,9 +211,8 @@ async def test_a_summary_counts_for_the_agent_and_against_its_limit() -> None:
     with pytest.raises(UsageLimitError):
         await summariser.complete(REQUEST, ignore)
 
-
-async def test_calls_that_are_under_way_at_the_limit_come_on_top() -> None:
-    """Nobody knows before what a call will use; those that run are not cut off."""
+    # Calls that are under way at the limit come on top. Nobody knows before what a call will use;
+    # those that run are not cut off.
     case = Case(*[Reply(text="x y", usage=USED)] * 3, limit=DailyLimit(tokens=1500))
     case.model.hold()
     async with anyio.create_task_group() as tasks:

@@ -139,23 +139,42 @@ def test_each_status_is_the_kind_that_says_who_acts(
     assert type(refused(status, orjson.dumps({"error": {"message": message}}))) is kind
 
 
-def test_an_empty_account_is_not_waited_for() -> None:
-    """OpenAI says 429 to who has not paid; no pause changes that."""
+def test_a_refusal_is_read_wherever_its_words_stand() -> None:
+    """In fields, in codes, in texts, and in a refusal of somebody behind."""
+    # An empty account is not waited for. OpenAI says 429 to who has not paid; no pause changes
+    # that.
     body = orjson.dumps(
         {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}
     )
 
     assert type(refused(429, body)) is QuotaExhaustedError
 
-
-def test_a_wait_that_stands_in_the_text_counts() -> None:
-    """Gemini sends no header that says how long."""
-    body = [{"error": {"code": 429, "message": "Quota exceeded. Please retry in 31.44s."}}]
-
-    error = refused(429, orjson.dumps(body))
+    # A wait that stands in the text counts. Gemini sends no header that says how long.
+    listed = [{"error": {"code": 429, "message": "Quota exceeded. Please retry in 31.44s."}}]
+    error = refused(429, orjson.dumps(listed))
 
     assert type(error) is RateLimitedError
     assert error.retry_after_s == 31.44
+
+    # A refusal inside a refusal is read. Ollama quotes the whole body of the engine behind it as
+    # one text.
+    inner = {"error": {"code": 400, "message": "exceeds the available context size", "n_ctx": 512}}
+    error = refused(400, orjson.dumps({"error": orjson.dumps(inner).decode()}))
+
+    assert isinstance(error, ContextOverflowError)
+    assert error.window_tokens == 512
+    assert str(error) == "m at host: exceeds the available context size (HTTP 400)"
+
+    # The id in the body is named where no header has one. Support asks for it first.
+    named = {"type": "error", "error": {"type": "x", "message": "No."}, "request_id": "req_1"}
+
+    assert "(HTTP 400, request req_1)" in str(refused(400, orjson.dumps(named)))
+
+    # The text names model status and request. An operator asks the provider about a request by its
+    # id.
+    error = refused(429, b'{"error":{"message":"Slow\\ndown"}}', {"x-request-id": "req_1"})
+
+    assert str(error) == "m at host: Slow down (HTTP 429, request req_1)"
 
 
 @table(
@@ -177,23 +196,6 @@ def test_what_a_stream_ends_with_is_as_typed_as_a_refusal(code: str, kind: type[
 
     assert type(error) is kind
     assert error.retry_after_s == (1.5 if kind is RateLimitedError else None)
-
-
-def test_a_refusal_inside_a_refusal_is_read() -> None:
-    """Ollama quotes the whole body of the engine behind it as one text."""
-    inner = {"error": {"code": 400, "message": "exceeds the available context size", "n_ctx": 512}}
-    error = refused(400, orjson.dumps({"error": orjson.dumps(inner).decode()}))
-
-    assert isinstance(error, ContextOverflowError)
-    assert error.window_tokens == 512
-    assert str(error) == "m at host: exceeds the available context size (HTTP 400)"
-
-
-def test_the_id_in_the_body_is_named_where_no_header_has_one() -> None:
-    """Support asks for it first."""
-    body = {"type": "error", "error": {"type": "x", "message": "No."}, "request_id": "req_1"}
-
-    assert "(HTTP 400, request req_1)" in str(refused(400, orjson.dumps(body)))
 
 
 @table(
@@ -245,13 +247,6 @@ def test_why_images_are_refused(message: str, why: str) -> None:
 def test_the_wait_is_read_in_every_form(headers: dict[str, str], wait_s: float | None) -> None:
     """Who comes back too early is refused again, and for longer."""
     assert retry_after_s(headers) == wait_s
-
-
-def test_the_text_names_model_status_and_request() -> None:
-    """An operator asks the provider about a request by its id."""
-    error = refused(429, b'{"error":{"message":"Slow\\ndown"}}', {"x-request-id": "req_1"})
-
-    assert str(error) == "m at host: Slow down (HTTP 429, request req_1)"
 
 
 @table(
