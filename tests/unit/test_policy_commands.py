@@ -538,23 +538,22 @@ def test_a_person_reads_why_no_pattern_allows_a_command(text: str, words: str) -
     assert words in analyse(text).refusal
 
 
-def test_a_grammar_that_gives_up_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text that takes too long to parse must not pass for one that was understood."""
+def test_a_text_that_is_too_much_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not understood must not pass for what was."""
+    # Scripts in scripts are looked into up to a limit; what lies behind it may be denied.
+    hidden = "".join(f"bash -c 'ls; echo {number}'; " for number in range(80))
+
+    assert not analyse(hidden).is_clear
+    assert not allows(hidden, "code:*", deny=["bash:rm *"], is_sealed=True)
+    assert allows(hidden, "code:*", is_sealed=True)
+
+    # A grammar gives up a text that takes too long to parse.
     monkeypatch.setattr(grammar, "_STEPS_LIMIT", 0)
     long = "git status; " * 300
 
     assert analyse(long).refusal == "it cannot be parsed"
     assert not allows(long, "bash:*", deny=["bash:rm *"])
     assert denies(f"{long}rm x", "bash:rm *")
-
-
-def test_scripts_in_scripts_are_looked_into_up_to_a_limit() -> None:
-    """What lies behind it may be denied, so that only a person can allow it."""
-    hidden = "".join(f"bash -c 'ls; echo {number}'; " for number in range(80))
-
-    assert not analyse(hidden).is_clear
-    assert not allows(hidden, "code:*", deny=["bash:rm *"], is_sealed=True)
-    assert allows(hidden, "code:*", is_sealed=True)
 
 
 def test_judging_is_bounded_whatever_the_text() -> None:
@@ -579,26 +578,19 @@ def test_judging_is_bounded_whatever_the_text() -> None:
         assert line.refusal or line.commands
 
 
-def test_no_character_ends_the_process() -> None:
-    """The grammar's scanner reads memory of others for these; in a process of its own, to see it.
+def test_the_grammar_is_loaded_with_the_first_command_and_outlives_any_character() -> None:
+    """A start does not pay for what no agent uses.
+
+    Its scanner reads memory of others for some characters; in a process of its own, to see it.
 
     Source: issue 337 of tree-sitter-bash, for version 0.25.1.
     """
     code = (
-        "from everturn_gateway.tools.policy.commands.analysis import analyse\n"
-        "for code in range(128, 0x110000, 1999):\n"
-        "    analyse('{' + chr(code)), analyse('ls {' + chr(code) + '..'), analyse(chr(code))"
-    )
-
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_the_grammar_is_loaded_with_the_first_command() -> None:
-    """A start does not pay for what no agent uses."""
-    code = (
         "import sys, everturn_gateway.tools.policy as p; before = 'tree_sitter' in sys.modules\n"
         "from everturn_gateway.tools.policy.commands.analysis import analyse\n"
-        "analyse('ls'); print(before, 'tree_sitter' in sys.modules)"
+        "analyse('ls'); print(before, 'tree_sitter' in sys.modules)\n"
+        "for code in range(128, 0x110000, 1999):\n"
+        "    analyse('{' + chr(code)), analyse('ls {' + chr(code) + '..'), analyse(chr(code))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

@@ -90,11 +90,11 @@ def test_a_file_of_duragents_loads_unchanged(tmp_path: Path) -> None:
         WebhookDelivery("https://hooks.example/services/x"),
     )
 
-
-def test_a_file_that_duragent_wrote_itself_loads(tmp_path: Path) -> None:
-    """It writes every field, defaults included."""
+    # One that it wrote itself has every field, defaults included.
+    written = tmp_path / "written"
+    written.mkdir()
     policy = _load(
-        tmp_path,
+        written,
         local="apiVersion: duragent/v1alpha1\nkind: Policy\nmode: ask\ndeny: []\nallow:\n"
         "- bash:ls\nnotify:\n  enabled: false\n  patterns: []\n  deliveries: []\n",
     )
@@ -215,30 +215,20 @@ def test_all_faults_of_all_files_are_reported_together(tmp_path: Path) -> None:
     ]
 
 
-def test_a_link_that_leads_nowhere_is_no_missing_policy(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_no_missing_policy(tmp_path: Path) -> None:
     """A deny list on a disk that is not mounted must not be taken for none."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "policy.yaml").symlink_to(tmp_path / "gone")
+    linked, folder, looped = (tmp_path / name for name in ("linked", "folder", "looped"))
+    linked.mkdir()
+    (linked / "policy.yaml").symlink_to(tmp_path / "gone")
+    (folder / "policy.yaml").mkdir(parents=True)
+    looped.symlink_to(looped)
 
     with pytest.raises(ConfigError, match=r"policy\.yaml: there is no such file"):
-        load_policy(tmp_path, home, {})
-
-
-def test_a_folder_in_place_of_a_policy_is_a_fault(tmp_path: Path) -> None:
-    """As above: only a file that is not there says nothing."""
-    (tmp_path / "policy.yaml").mkdir()
-
+        load_policy(tmp_path, linked, {})
     with pytest.raises(ConfigError, match="is not a file"):
-        load_policy(None, tmp_path, {})
-
-
-def test_a_place_that_cannot_be_looked_at_is_a_fault(tmp_path: Path) -> None:
-    """What may forbid something must not be skipped because nobody can read it."""
-    (tmp_path / "state").symlink_to(tmp_path / "state")
-
+        load_policy(None, folder, {})
     with pytest.raises(ConfigError, match=r"policy\.yaml: cannot be read: Too many levels"):
-        load_policy(tmp_path / "state", tmp_path, {})
+        load_policy(looped, tmp_path, {})
 
 
 def _after_adding(tmp_path: Path, before: str | None, *patterns: str) -> tuple[str, Policy]:
@@ -252,7 +242,13 @@ def _after_adding(tmp_path: Path, before: str | None, *patterns: str) -> tuple[s
 
 def test_the_first_pattern_makes_the_file_for_its_owner_alone(tmp_path: Path) -> None:
     """What a person allowed says much of their work."""
-    text, policy = _after_adding(tmp_path, None, "bash:git status")
+    # A half written file that a crash left, readable for all, must not become the policy.
+    left = tmp_path / ".policy.local.yaml.new"
+    left.write_text("allow: [bash:everything")
+    left.chmod(0o644)
+
+    # A decision that is replayed after a crash must not grow the file.
+    text, policy = _after_adding(tmp_path, None, "bash:git status", "bash:git status")
 
     assert yaml.safe_load(text) == {
         "apiVersion": "duragent/v1alpha1",
@@ -262,19 +258,6 @@ def test_the_first_pattern_makes_the_file_for_its_owner_alone(tmp_path: Path) ->
     assert _texts(policy) == ([], ["bash:git status"])
     assert stat.S_IMODE((tmp_path / "policy.local.yaml").stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["policy.local.yaml"]
-
-
-def test_what_a_crash_left_behind_does_no_harm(tmp_path: Path) -> None:
-    """A half written file, readable for all, must not become the policy."""
-    left = tmp_path / ".policy.local.yaml.new"
-    left.write_text("allow: [bash:everything")
-    left.chmod(0o644)
-
-    _, policy = _after_adding(tmp_path, None, "bash:a")
-
-    assert _texts(policy) == ([], ["bash:a"])
-    assert stat.S_IMODE((tmp_path / "policy.local.yaml").stat().st_mode) == 0o600
-    assert not left.exists()
 
 
 def test_comments_and_everything_else_stay(tmp_path: Path) -> None:
@@ -348,24 +331,27 @@ def test_a_pattern_is_read_back_as_it_was(tmp_path: Path, pattern: str) -> None:
     assert _texts(policy)[1] == ["bash:a", pattern]
 
 
-def test_adding_twice_adds_once(tmp_path: Path) -> None:
-    """A decision that is replayed after a crash must not grow the file."""
-    text, _ = _after_adding(tmp_path, None, "bash:a", "bash:a")
-
-    assert text.count("bash:a") == 1
-
-
-def test_a_file_that_is_wrong_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_added_to_is_left_alone(tmp_path: Path) -> None:
     """To write over what a person is just editing would lose their work."""
     file = tmp_path / "policy.local.yaml"
-    for broken in ("allow: [", "allow: bash:x\n", "- a\n"):
-        file.write_text(broken)
+    large = "allow:\n" + f"- bash:{'x' * 39_000}\n" * 26  # the next start would refuse more
+    for text, pattern, said in (
+        ("allow: [", "bash:a", r"policy\.local\.yaml"),
+        ("allow: bash:x\n", "bash:a", r"policy\.local\.yaml"),
+        ("- a\n", "bash:a", r"policy\.local\.yaml"),
+        (large, "bash:" + "y" * 39_000, "add it by hand"),
+    ):
+        file.write_text(text)
 
-        with pytest.raises(PolicyWriteError, match=r"policy\.local\.yaml"):
-            add_allowed(file, "bash:a")
+        with pytest.raises(PolicyWriteError, match=said):
+            add_allowed(file, pattern)
 
-        assert file.read_text() == broken
+        assert file.read_text() == text
     assert [each.name for each in tmp_path.iterdir()] == ["policy.local.yaml"]
+
+    # The call runs all the same, and the person learns that "always" did not hold.
+    with pytest.raises(PolicyWriteError, match="cannot be written: No such file"):
+        add_allowed(tmp_path / "gone" / "policy.local.yaml", "bash:a")
 
 
 def test_what_a_person_saves_meanwhile_is_not_lost(
@@ -401,24 +387,6 @@ def test_a_file_that_never_rests_is_given_up(
         add_allowed(file, "bash:new")
 
     assert [each.name for each in tmp_path.iterdir()] == ["policy.local.yaml"]
-
-
-def test_a_file_that_would_be_too_large_to_read_is_not_written(tmp_path: Path) -> None:
-    """The next start would refuse it, and with it the agent."""
-    file = tmp_path / "policy.local.yaml"
-    before = "allow:\n" + f"- bash:{'x' * 39_000}\n" * 26
-    file.write_text(before)
-
-    with pytest.raises(PolicyWriteError, match="add it by hand"):
-        add_allowed(file, "bash:" + "y" * 39_000)
-
-    assert file.read_text() == before
-
-
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """The call runs all the same, and the person learns that "always" did not hold."""
-    with pytest.raises(PolicyWriteError, match="cannot be written: No such file"):
-        add_allowed(tmp_path / "gone" / "policy.local.yaml", "bash:a")
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

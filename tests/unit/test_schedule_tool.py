@@ -184,9 +184,11 @@ async def test_a_message_is_scheduled_for_the_conversation_it_was_asked_in(tmp_p
                 "task": "Look at the weather.",
                 "max_runs": 9,
             },
-            ("cron 30 8 * * mon-fri, at most 9 runs\n"
-            "due Mon 2026-11-23 08:30 America/New_York; Tue 2026-11-24 08:30 America/New_York;"
-            " Wed 2026-11-25 08:30 America/New_York; and so on"),
+            (
+                "cron 30 8 * * mon-fri, at most 9 runs\n"
+                "due Mon 2026-11-23 08:30 America/New_York; Tue 2026-11-24 08:30 America/New_York;"
+                " Wed 2026-11-25 08:30 America/New_York; and so on"
+            ),
         ),
         # People say `at half past eight`, and mean their own clock.
         (
@@ -201,8 +203,10 @@ async def test_a_message_is_scheduled_for_the_conversation_it_was_asked_in(tmp_p
             (
                 "",
                 {"every": every, "message": "Tea!"},
-                ("every 15m\ndue Mon 2026-11-23 09:15 UTC; Mon 2026-11-23 09:30 UTC;"
-                " Mon 2026-11-23 09:45 UTC; and so on"),
+                (
+                    "every 15m\ndue Mon 2026-11-23 09:15 UTC; Mon 2026-11-23 09:30 UTC;"
+                    " Mon 2026-11-23 09:45 UTC; and so on"
+                ),
             )
             for every in ("15m", 900, "900")
         ),
@@ -648,8 +652,10 @@ NAMES = ("schedule", "schedule_task", "list_schedules", "cancel_schedule")
         *((f"name: {name}", (20, 60)) for name in NAMES),
         # An entry that says nothing must not undo what another one says.
         (
-            ("name: schedule, max_jobs: 5 | name: list_schedules"
-            " | name: schedule_task, min_interval_seconds: 900"),
+            (
+                "name: schedule, max_jobs: 5 | name: list_schedules"
+                " | name: schedule_task, min_interval_seconds: 900"
+            ),
             (5, 900),
         ),
     ],

@@ -98,28 +98,18 @@ def test_a_task_begins_where_the_summary_before_ends() -> None:
     assert (task.previous, task.focus) == (BEFORE, "the port")
     assert task.note == "3 messages left in an emergency"
 
+    # A model that is asked to summarise nothing makes something up.
+    for older_turns in (-1, 0, 2):
+        assert summary_task(conversation, older_turns=older_turns) is None, older_turns
 
-def test_turns_that_left_the_requests_unsummarised_are_part_of_the_task() -> None:
-    """A jump of the window drops them from sight; the next summary is the chance to keep them."""
-    conversation = Conversation(
-        turns=tuple(make_turn(number) for number in (1, 2, 3, 4)), reductions=Reductions(cut_turn=4)
-    )
-
-    task = summary_task(conversation, older_turns=3)
+    # A jump of the window drops turns from sight; the next summary is the chance to keep them.
+    # A focus is typed by a person, and stands beside what has been measured.
+    jumped = structs.replace(conversation, reductions=Reductions(cut_turn=4))
+    task = summary_task(jumped, older_turns=3, focus="f" * 9999)
 
     assert task is not None
     assert [turn.number for turn in task.turns] == [1, 2, 3]
-
-
-@table("older_turns", [-1, 0, 2])
-def test_nothing_new_is_no_task(older_turns: int) -> None:
-    """A model that is asked to summarise nothing makes something up."""
-    conversation = Conversation(
-        turns=tuple(make_turn(number) for number in (1, 2, 3)),
-        reductions=Reductions(summary=BEFORE),
-    )
-
-    assert summary_task(conversation, older_turns=older_turns) is None
+    assert len(task.focus) == FOCUS_CHARACTERS
 
 
 def test_the_running_turn_is_never_summarised() -> None:
@@ -180,40 +170,35 @@ Write the summary now.\
 
 def test_the_request_is_plain_bounded_and_cool() -> None:
     """Tools would be called, and an open end costs as much as the provider lets it."""
-    request = request_for(make_task(make_turn(1)))
+    task = make_task(make_turn(1))
+    request = request_for(task)
 
     assert (request.model, request.tools) == ("writer", ())
     assert (request.max_output_tokens, request.temperature) == (4096, 0.3)
 
+    # Some models refuse any temperature; and a summary should not be imaginative.
+    for given, sent in ((None, None), (0, 0), (0.2, 0.2), (1.5, 0.3)):
+        model = structs.replace(MODEL, temperature=given)
+        request = summary_request(task, model=model, window_tokens=WINDOW_TOKENS)
 
-@table(("given", "sent"), [(None, None), (0, 0), (0.2, 0.2), (1.5, 0.3)])
-def test_the_temperature_is_low_where_the_model_takes_one(
-    given: float | None, sent: float | None
-) -> None:
-    """Some models refuse any; and a summary should not be imaginative."""
-    model = structs.replace(MODEL, temperature=given)
-    request = summary_request(make_task(make_turn(1)), model=model, window_tokens=WINDOW_TOKENS)
+        assert request.temperature == sent
 
-    assert request.temperature == sent
+    # One that is cut off in the middle lacks the open work, which comes last.
+    for window_tokens, limit, output, length in (
+        (128_000, None, 4096, "1,500"),
+        (4096, None, 1024, "768"),
+        (128_000, 256, 256, "192"),
+    ):
+        model = structs.replace(MODEL, max_output_tokens=limit)
+        request = summary_request(task, model=model, window_tokens=window_tokens)
 
-
-@table(
-    ("window_tokens", "limit", "output", "length"),
-    [(128_000, None, 4096, "1,500"), (4096, None, 1024, "768"), (128_000, 256, 256, "192")],
-)
-def test_a_small_model_is_asked_for_a_short_summary(
-    window_tokens: int, limit: int | None, output: int, length: str
-) -> None:
-    """One that is cut off in the middle lacks the open work, which comes last."""
-    model = structs.replace(MODEL, max_output_tokens=limit)
-    request = summary_request(make_task(make_turn(1)), model=model, window_tokens=window_tokens)
-
-    assert request.max_output_tokens == output
-    assert f"at most about {length} tokens" in request.system
+        assert request.max_output_tokens == output
+        assert f"at most about {length} tokens" in request.system
 
 
-def test_of_a_long_conversation_the_first_quarter_and_the_last_three_stay() -> None:
-    """A2.3: the summariser's own input must fit; how it began matters, and what is newest more."""
+def test_what_is_too_long_for_a_request_is_shortened() -> None:
+    """The summariser's own input must fit."""
+    # A2.3: the summariser's own input must fit; how it began matters, and what is newest more.
     task = make_task(*(make_turn(number, f"[{number}] {'word ' * 200}") for number in range(1, 99)))
 
     text = asked(request_for(task, 8000))
@@ -225,9 +210,7 @@ def test_of_a_long_conversation_the_first_quarter_and_the_last_three_stay() -> N
     assert 2.8 < len(tail) / len(head) < 3.2
     assert len(text) < len(asked(request_for(task))) / 2
 
-
-def test_long_results_and_arguments_are_shortened_first() -> None:
-    """A file that was read once would push out what people said."""
+    # A file that was read once would push out what people said.
     task = make_task(make_turn(1, result="r" * 5000, arguments="a" * 5000))
 
     text = asked(request_for(task))
@@ -236,9 +219,7 @@ def test_long_results_and_arguments_are_shortened_first() -> None:
     assert f"{'a' * 1000} [... 4,000 more characters]" in text
     assert "r" * 2001 not in text
 
-
-def test_an_overflow_halves_what_was_said_and_keeps_the_summary_before() -> None:
-    """The provider's window may be smaller than the table says; older memory is not the price."""
+    # The provider's window may be smaller than the table says; older memory is not the price.
     task = make_task(
         *(make_turn(number, "word " * 100) for number in range(3, 40)), previous=BEFORE
     )
@@ -367,9 +348,7 @@ assistant: done 3
 user: hi 4.0 (failed)\
 """)
 
-
-def test_a_digest_of_a_digest_goes_on_where_it_ended() -> None:
-    """Three failures in a row must read as one account, and lose nothing that has room."""
+    # Three failures in a row must read as one account, and lose nothing that has room.
     first = make_task(make_turn(1))
     before = Summary(last_turn=1, messages=4, text=digest(first), source="digest")
 
@@ -380,46 +359,32 @@ def test_a_digest_of_a_digest_goes_on_where_it_ended() -> None:
     assert text.endswith("assistant: done 2")
 
 
-@table(("length", "kept"), [(100, 100), (201, 200), (3000, 300), (50_000, 1000)])
-def test_a_line_of_a_digest_is_a_tenth_of_a_message_within_bounds(length: int, kept: int) -> None:
+def test_what_is_too_long_for_a_digest_is_shortened() -> None:
     """Short messages stay whole, and one that is giant does not take all the room."""
-    line = digest(make_task(make_turn(1, "x" * length))).split("\n")[2]
+    for length, kept in ((100, 100), (201, 200), (3000, 300), (50_000, 1000)):
+        line = digest(make_task(make_turn(1, "x" * length))).split("\n")[2]
 
-    assert line == f"user (alice): {'x' * kept}{'...' if kept < length else ''}"
+        assert line == f"user (alice): {'x' * kept}{'...' if kept < length else ''}"
 
-
-def test_a_long_digest_loses_its_middle_and_tells_how_much() -> None:
-    """The count is what a person goes by; it has to be true."""
-    task = make_task(*(make_turn(number, "x" * 200) for number in range(1, 60)))
-
-    lines = digest(task).split("\n")
+    # The count of what is left out is what a person goes by; it has to be true.
+    turns = [make_turn(number, "x" * 200) for number in range(1, 60)]
+    text = digest(make_task(*turns))
+    lines = text.split("\n")
     (marker,) = (line for line in lines if line.startswith("[..."))
     shown = len(lines) - len((DIGEST_HEADING, "", marker))
 
     assert marker == f"[... {59 * 4 - shown} messages left out ...]"
     assert lines[-1] == "assistant: done 59"
-    assert DIGEST_CHARACTERS * 0.9 < len(digest(task)) <= DIGEST_CHARACTERS
+    assert DIGEST_CHARACTERS * 0.9 < len(text) <= DIGEST_CHARACTERS
 
-
-def test_of_a_long_summary_before_the_newest_part_stays_in_a_digest() -> None:
-    """It is what the conversation was about when it was made."""
+    # Of a summary before, the newest part is what the conversation was about when it was made.
     before = Summary(last_turn=2, messages=9, text=f"OLD {'word ' * 2300}\nNEW open work")
-    task = make_task(*(make_turn(number, "x" * 200) for number in range(3, 60)), previous=before)
-
-    text = digest(task)
+    text = digest(make_task(*turns[2:], previous=before))
 
     assert text.startswith("[... the beginning of the earlier summary is left out ...]\n")
     assert "NEW open work" in text
     assert "OLD" not in text
     assert len(text) <= DIGEST_CHARACTERS
-
-
-def test_a_focus_is_bounded() -> None:
-    """It is typed by a person, and stands beside what has been measured."""
-    task = summary_task(Conversation(turns=(make_turn(1),)), older_turns=1, focus="f" * 9999)
-
-    assert task is not None
-    assert len(task.focus) == FOCUS_CHARACTERS
 
 
 # --- the file ---
