@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, a_file, feeding
 from support.inbound_events import ANN, DM, GROUP
 from support.pictures import png
+from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk
@@ -74,13 +75,19 @@ async def test_a_message_is_durable_when_it_may_be_confirmed(tmp_path: Path) -> 
 
 
 async def test_the_same_message_makes_one_turn_also_after_a_restart(tmp_path: Path) -> None:
-    """Platforms send again what they believe was not received (GW-01)."""
+    """Platforms send again what they believe was not received (GW-01).
+
+    A reaction says that it arrived, where the owner wants it, and a repeat is given none.
+    """
     disk, clock = MemoryDisk(), ManualClock()
-    async with feeding(tmp_path, disk=disk, clock=clock) as fed:
+    acknowledging = ChannelSettings(acknowledge="👀")
+    async with feeding(tmp_path, disk=disk, clock=clock, settings=acknowledging) as fed:
         message = await fed.say("once")
         await fed.adapter.feed(message)
+        await fed.adapter.until(lambda: bool(fed.adapter.reacted))
         await fed.until_idle()
-    acknowledging = ChannelSettings(acknowledge="👀")
+
+        assert fed.adapter.reacted == [("7", message.id, "👀")]
     async with feeding(tmp_path, disk=disk, clock=clock, settings=acknowledging) as fed:
         await fed.adapter.feed(message)
         state = await fed.state()
@@ -217,28 +224,24 @@ async def test_an_album_is_one_turn_even_where_nothing_else_is_held(tmp_path: Pa
 
 
 async def test_groups_attribute_and_hear_what_was_not_for_them(tmp_path: Path) -> None:
-    """An agent that is asked `what do you think?` has to know about what, and who asks (GW-06)."""
+    """An agent that is asked `what do you think?` has to know about what, and who asks (GW-06).
+
+    Its name alone asks about what was said.
+    """
     provider = ScriptedProvider()
     async with feeding(tmp_path, provider=provider) as fed:
         await fed.say("we could meet at noon", chat=GROUP, sender=BOB)
         asked = await fed.say("what do you think?", chat=GROUP, is_addressed=True)
-        state = await fed.until_idle("-100")
+        await fed.until_idle("-100")
+        await fed.say("", chat=GROUP, is_addressed=True, quoted="is it noon?", quoted_name="Bob")
+        state = await fed.until_idle("-100", turns=2)
 
-        (user,) = state.held_turns[0].users
+        (user,), (named,) = (turn.users for turn in state.held_turns)
         assert user.text.endswith("\n[Ann] what do you think?")
         assert "\n[Bob] we could meet at noon\n" in user.text
         assert user.reply_to == asked.id
+        assert named.text == '[Ann] [in reply to Bob: "is it noon?"]'
         assert fed.adapter.world.texts == []
-
-
-async def test_the_bots_name_alone_asks_about_what_was_said(tmp_path: Path) -> None:
-    """Whoever names the bot below somebody's question wants that answered."""
-    async with feeding(tmp_path, provider=ScriptedProvider()) as fed:
-        await fed.say("", chat=GROUP, is_addressed=True, quoted="is it noon?", quoted_name="Bob")
-        state = await fed.until_idle("-100")
-
-        (user,) = state.held_turns[0].users
-        assert user.text == '[Ann] [in reply to Bob: "is it noon?"]'
 
 
 async def test_passive_members_are_read_later_and_blocked_ones_never(tmp_path: Path) -> None:
@@ -315,16 +318,6 @@ async def test_a_move_that_cannot_be_kept_comes_again(tmp_path: Path) -> None:
         (in_the_way / "file").mkdir(parents=True)
         with pytest.raises(NotNowError, match="another id cannot be kept"):
             await handler.moved("7", "70")
-
-
-async def test_a_taken_message_is_acknowledged_and_a_repeat_is_not(tmp_path: Path) -> None:
-    """The reaction says that the message arrived, where the owner wants it."""
-    async with feeding(tmp_path, settings=ChannelSettings(acknowledge="👀")) as fed:
-        message = await fed.say()
-        await fed.adapter.feed(message)
-        await fed.adapter.until(lambda: bool(fed.adapter.reacted))
-
-        assert fed.adapter.reacted == [("7", message.id, "👀")]
 
 
 async def test_reactions_say_how_far_a_message_is(tmp_path: Path) -> None:
@@ -538,110 +531,95 @@ async def test_a_member_who_floods_is_told_once_and_others_notice_nothing(tmp_pa
         assert await fed.command("help") == told[0]
 
 
-async def test_what_was_written_over_hours_is_no_flood_when_it_comes_at_once(
-    tmp_path: Path,
-) -> None:
-    """After a downtime a whole afternoon of one person arrives in a second."""
+async def test_what_comes_at_once_is_no_flood_by_when_it_was_written(tmp_path: Path) -> None:
+    """After a downtime a whole afternoon of one person arrives in a second.
+
+    And a platform whose clock is wrong for a moment must not cost a person days.
+    """
     async with feeding(tmp_path, limits=Limits(flood_messages=2, flood_s=60)) as fed:
         start = fed.clock.now()
         for number in range(5):
             await fed.say(f"{number}", at=start - timedelta(minutes=10 - number))
+        for number in range(3):
+            at = start + timedelta(days=4)
+            await fed.say(f"{number}", at=at, chat=BOBS, sender=BOB)
+        fed.clock.advance(60)
+        await fed.say("later", chat=BOBS, sender=BOB)
 
         assert await _user_texts(fed) == ["0", "1", "2", "3", "4"]
-
-
-async def test_a_time_to_come_shuts_nobody_out(tmp_path: Path) -> None:
-    """A platform whose clock is wrong for a moment must not cost a person days."""
-    async with feeding(tmp_path, limits=Limits(flood_messages=2, flood_s=60)) as fed:
-        for number in range(3):
-            await fed.say(f"{number}", at=fed.clock.now() + timedelta(days=4))
-        fed.clock.advance(60)
-        await fed.say("later")
-
-        assert await _user_texts(fed) == ["0", "1", "later"]
+        assert await _user_texts(fed, "8") == ["0", "1", "later"]
 
 
 # --- what is not taken ---
 
 
-async def test_a_full_queue_answers_with_the_owners_words(tmp_path: Path) -> None:
-    """A rejected message that nobody tells of looks like a broken bot."""
-    queue = QueueRules(
-        debounce_s=0, mode="sequential", max_pending=1, overflow="reject", reject_message="Later!"
-    )
+@table(
+    ("queue", "heard", "lines", "logged"),
+    [
+        pytest.param(
+            QueueRules(
+                mode="sequential", max_pending=1, overflow="reject", reject_message="Later!"
+            ),
+            ["one", "two"],
+            ["Later!"],
+            0,
+            id="rejected with the owner's words",
+        ),
+        pytest.param(
+            QueueRules(mode="sequential", max_pending=1, overflow="drop_new"),
+            ["one", "two"],
+            [],
+            0,
+            id="the new dropped",
+        ),
+        pytest.param(QueueRules(mode="drop"), ["one"], [busy()], 3, id="dropped during a turn"),
+    ],
+)
+async def test_what_a_full_queue_does_not_take_is_told_as_the_owner_set_it(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    queue: QueueRules,
+    heard: list[str],
+    lines: list[str],
+    logged: int,
+) -> None:
+    """A message that vanished without a word would be waited for, and looks like a broken bot."""
+    caplog.set_level(logging.INFO)
     provider = ScriptedProvider()
     provider.hold()
-    async with feeding(
-        tmp_path, rules=AccessRules(dm=DmRules(policy="open", queue=queue)), provider=provider
-    ) as fed:
+    rules = AccessRules(dm=DmRules(policy="open", queue=replace(queue, debounce_s=0)))
+    async with feeding(tmp_path, rules=rules, provider=provider) as fed:
         for text in ("one", "two", "three", "four"):
             await fed.say(text)
-        lines = await fed.until_said()
-        waiting = await _user_texts(fed)
-        provider.release()
-
-        assert waiting == ["one", "two"]
-        assert lines == ["Later!"]
-
-
-async def test_a_full_queue_that_drops_the_new_says_nothing(tmp_path: Path) -> None:
-    """That is what the owner set."""
-    queue = QueueRules(debounce_s=0, mode="sequential", max_pending=1, overflow="drop_new")
-    provider = ScriptedProvider()
-    provider.hold()
-    rules = AccessRules(dm=DmRules(policy="open", queue=queue))
-    async with feeding(tmp_path, rules=rules, provider=provider) as fed:
-        for text in ("one", "two", "three"):
-            await fed.say(text)
+        await fed.until_said(len(lines))
         await anyio.wait_all_tasks_blocked()
-        waiting = await _user_texts(fed)
+        taken = await _user_texts(fed)
         provider.release()
 
-        assert waiting == ["one", "two"]
-        assert fed.adapter.world.texts == []
+        assert taken == heard
+        assert fed.adapter.world.texts == lines
+        assert len(_logged(caplog, "a message was dropped, a turn runs")) == logged
 
 
-async def test_drop_mode_leaves_out_what_comes_during_a_turn(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_what_an_agent_cannot_be_given_is_answered_with_the_reason_alone(
+    tmp_path: Path,
 ) -> None:
-    """That is what the owner set; a message that vanished without a word would be waited for."""
-    caplog.set_level(logging.INFO)
-    rules = AccessRules(
-        dm=DmRules(policy="open", queue=QueueRules(debounce_s=0, mode="drop")),
-    )
-    provider = ScriptedProvider()
-    provider.hold()
-    async with feeding(tmp_path, rules=rules, provider=provider) as fed:
-        await fed.say("one")
-        await fed.say("two")
-        await fed.say("three")
-        lines = await fed.until_said()
-        heard = await _user_texts(fed)
-        provider.release()
+    """Who sends a poll waits for something to happen; a group that talks to itself does not.
 
-        assert heard == ["one"]
-        assert lines == [busy()]
-        assert _logged(caplog, "a message was dropped, a turn runs")
-
-
-async def test_only_an_unsupported_thing_is_answered_with_a_line(tmp_path: Path) -> None:
-    """Who sends a poll waits for something to happen; a group that talks to itself does not."""
+    A model has nothing to add to it, also where a file was all of the message.
+    """
     async with feeding(tmp_path) as fed:
         await fed.say("", unsupported="a poll")
-        lines = list(await fed.until_said())
         await fed.say("", chat=GROUP, unsupported="a poll")
+        await fed.say("x" * (1024 * 1024 + 1))
+        await fed.say("", files=(a_file(FileTooLargeError(), "big.iso"),))
+        poll, long, large = await fed.until_said(3)
 
-        assert ["I cannot read a poll" in line for line in lines] == [True]
+        assert "I cannot read a poll" in poll
+        assert "at most 1048576 are accepted" in long
+        assert "big.iso was not taken" in large
         assert await fed.state() is None
         assert fed.adapter.world.chat("-100") == []
-
-
-async def test_text_too_long_is_refused_with_the_reason(tmp_path: Path) -> None:
-    """A plug-in may send anything; the sender should learn what is wrong with it."""
-    async with feeding(tmp_path) as fed:
-        await fed.say("x" * (1024 * 1024 + 1))
-
-        assert "at most 1048576 are accepted" in (await fed.until_said())[0]
 
 
 # --- files ---
@@ -719,17 +697,6 @@ async def test_a_file_that_comes_with_the_second_try_is_taken(tmp_path: Path) ->
         assert tried == [1000, 1000, 1000]
         assert state.held_turns[0].users[0].attachments[0].file_name == "plan.pdf"
         assert fed.adapter.world.texts == []
-
-
-async def test_a_file_that_is_all_of_a_message_and_not_taken_begins_no_turn(
-    tmp_path: Path,
-) -> None:
-    """The sender was told; a model has nothing to add to it."""
-    async with feeding(tmp_path) as fed:
-        await fed.say("", files=(a_file(FileTooLargeError(), "big.iso"),))
-        await fed.until_said()
-
-        assert await fed.state() is None
 
 
 async def test_more_files_than_a_message_holds_are_refused_with_words(tmp_path: Path) -> None:
@@ -839,24 +806,10 @@ async def _pass_time(fed: Fed, is_so: Callable[[], object]) -> None:
         fed.clock.advance(1)
 
 
-async def test_a_bug_of_an_adapter_is_logged_with_its_traceback_and_survived(
+async def test_an_adapter_that_ends_or_has_a_bug_begins_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Libraries of platforms fail in ways nobody foresaw."""
-    adapter = FeedingAdapter()
-    async with feeding(tmp_path, adapter=adapter) as fed:
-        await adapter.handler()
-        adapter.break_off(ExceptionGroup("", [AttributeError("'NoneType' has no 'sequence'")]))
-        await _pass_time(fed, lambda: adapter.serves == 2)
-        await fed.say()
-
-        (record,) = _logged(caplog, "a channel failed")
-        assert record.exc_info
-        assert adapter.serves == 2
-
-
-async def test_an_adapter_that_just_ends_begins_anew(tmp_path: Path) -> None:
-    """A channel is running for as long as the gateway is."""
+    """Libraries of platforms fail in ways nobody foresaw; a channel runs as the gateway does."""
     adapter = FeedingAdapter()
     async with feeding(tmp_path, adapter=adapter) as fed:
         await adapter.handler()
@@ -865,8 +818,16 @@ async def test_an_adapter_that_just_ends_begins_anew(tmp_path: Path) -> None:
         await fed.until_asleep(1)
         fed.clock.advance(1)
         await fed.say()
-
         assert adapter.serves == 2
+        assert not _logged(caplog, "a channel failed")
+
+        adapter.break_off(ExceptionGroup("", [AttributeError("'NoneType' has no 'sequence'")]))
+        await _pass_time(fed, lambda: adapter.serves == 3)
+        await fed.say()
+
+        (record,) = _logged(caplog, "a channel failed")
+        assert record.exc_info
+        assert adapter.serves == 3
 
 
 async def test_a_channel_that_hears_nothing_begins_anew(tmp_path: Path) -> None:
