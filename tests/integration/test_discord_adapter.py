@@ -257,6 +257,9 @@ async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
                 its_own = {"id": first} if channel == post else {}
                 await api.says("hi", author=ann, channel=channel, **its_own)
                 await api.until(lambda: notes.cursor(channel) == _last(api, channel))  # noqa: B023 - awaited here
+            untold = world.add_thread(world.general)  # by its id alone it would be a channel
+            await api.says("hi", channel=untold)
+            await api.until(lambda: len(notes.events) == 5)
             in_thread = notes.events[2]
             assert isinstance(in_thread, Message)
             for emoji in ("⏳", "👀"):  # one at a time
@@ -268,10 +271,11 @@ async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
         ("dm", dm, ""),
         ("group", world.general, thread),
         ("group", forum, post),
+        ("group", world.general, untold),
     ]
     assert api.reactions == {in_thread.id: {"👀"}}
     told = [a.described for a in notes.events if isinstance(a, Message)]
-    assert told == [(), (), (), ('post "How do I win?"',)]
+    assert told == [(), (), (), ('post "How do I win?"',), ()]
 
 
 async def test_a_question_begins_a_thread_which_is_a_conversation() -> None:
@@ -333,25 +337,17 @@ def _last(api: DiscordApi, channel: str) -> str:
     return str(api.world.channels[channel]["last_message_id"])
 
 
-async def test_bots_and_the_bot_itself_are_not_heard() -> None:
-    """Two bots that answer each other never end."""
+async def test_what_nobody_wrote_is_not_heard() -> None:
+    """Two bots that answer each other never end.
+
+    And Discord tells of previews and pins in the same way as of edits.
+    """
     async with open_discord_api() as api:
         notes = Notebook()
         async with serving(api, notes) as bot:
             await bot.send(Outbound(chat_id=api.world.general, payload=payload("mine")))
             await api.says("beep", author=api.world.add_user("robot", is_bot=True))
             await api.says("hook", webhook_id=api.world.new_id())
-            await api.says("human")
-            await api.until(lambda: notes.events)
-
-    assert notes.texts() == ["human"]
-
-
-async def test_an_edit_arrives_once_and_an_added_preview_does_not() -> None:
-    """Discord tells of previews and pins in the same way as of edits."""
-    async with open_discord_api() as api:
-        notes = Notebook()
-        async with serving(api, notes):
             message = await api.says("helo")
             await api.edits(message, "helo")
             await api.edits(message, "hello", at="2026-11-22T10:00:00+00:00")
@@ -494,48 +490,35 @@ async def test_quiet_channels_are_not_asked_for_their_history() -> None:
     assert len(api.requests("GET", "/messages")) == 1
 
 
-async def test_a_history_that_fails_is_asked_again_before_anything_newer() -> None:
-    """What is live waits behind what was missed, or a cursor would jump over it."""
+@table(
+    ("fault", "read"),
+    [
+        pytest.param({"status": 0, "times": 3}, ["missed", "live"], id="asked again"),
+        pytest.param(
+            {"status": 403, "body": {"message": "Missing Access", "code": 50001}},
+            ["live"],
+            id="may not be read",
+        ),
+    ],
+)
+async def test_a_history_that_fails_comes_before_anything_newer_or_not_at_all(
+    fault: dict[str, Any], read: list[str]
+) -> None:
+    """What is live waits behind what was missed, or a cursor would jump over it.
+
+    And permissions are taken away while a bot is off: that keeps nobody waiting.
+    """
     async with open_discord_api() as api:
         world, notes = api.world, Notebook()
         ann = world.add_user("ann")
         notes.cursors[world.general] = world.general
         world.add_message(ann, world.general, "missed")
-        api.fail("GET", r"/messages$", 0, times=3)
+        api.fail("GET", r"/messages$", **fault)
         async with serving(api, notes):
             await api.says("live", author=ann)
-            await api.until(lambda: len(notes.events) == 2)
+            await api.until(lambda: len(notes.events) == len(read))
 
-    assert notes.texts() == ["missed", "live"]
-
-
-async def test_a_history_that_may_not_be_read_keeps_nobody_waiting() -> None:
-    """Permissions are taken away while a bot is off."""
-    async with open_discord_api() as api:
-        world, notes = api.world, Notebook()
-        ann = world.add_user("ann")
-        notes.cursors[world.general] = world.general
-        world.add_message(ann, world.general, "missed")
-        gone = {"message": "Missing Access", "code": 50001}
-        api.fail("GET", r"/messages$", 403, body=gone)
-        async with serving(api, notes):
-            await api.says("live", author=ann)
-            await api.until(lambda: notes.events)
-
-    assert notes.texts() == ["live"]
-
-
-async def test_a_thread_that_nobody_told_of_is_looked_up() -> None:
-    """By its id alone it would be taken for a channel, with rules of its own."""
-    async with open_discord_api() as api:
-        notes = Notebook()
-        async with serving(api, notes):
-            thread = api.world.add_thread(api.world.general)
-            await api.says("hi", channel=thread)
-            await api.until(lambda: notes.events)
-
-    chat = notes.events[0].chat
-    assert (chat.id, chat.topic) == (api.world.general, thread)
+    assert notes.texts() == read
 
 
 @table("how", ["cut", "reconnect", "resumable"])
@@ -603,35 +586,40 @@ async def test_a_session_outlives_a_short_outage_and_not_a_long_one(
 
 
 async def test_a_bad_token_and_a_missing_intent_say_what_to_do() -> None:
-    """These two keep most new bots from starting."""
+    """These keep most new bots from starting; nobody finds them in a log of reconnections.
+
+    `channel check` is what people run when a bot is silent.
+    """
     async with open_discord_api() as api:
+        fine = await make(api).check()
         bad = await fails(Notebook(), make(api, token=WRONG))
         empty = await fails(Notebook(), make(api, token=MISSING))
-        api.allowed_privileged = 0
-        blind = await fails(Notebook(), make(api))
-
-    assert isinstance(bad, SetupError)
-    assert "channels.discord.bot_token" in str(bad)
-    assert isinstance(empty, SetupError)
-    assert isinstance(blind, SetupError)
-    assert "Message Content Intent" in str(blind)
-    assert WRONG not in str(bad)
-
-
-async def test_a_token_that_is_taken_back_stops_the_bot_with_its_reason() -> None:
-    """Nobody finds that in a log of reconnections."""
-    async with open_discord_api() as api:
-        notes, found = Notebook(), list[Exception]()
+        notes, taken_back = Notebook(), list[Exception]()
 
         async def serve() -> None:
-            found.append(await fails(notes, make(api)))
+            taken_back.append(await fails(notes, make(api)))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)
             await api.until(lambda: notes.cursors)
             await api.close(4004)
+        api.allowed_privileged = 0
+        blind = await fails(Notebook(), make(api))
+        api.application_flags = 0
+        api.application_extra = {"interactions_endpoint_url": "https://elsewhere.example"}
+        lines = await make(api).check()
+        with pytest.raises(SetupError, match="bot_token"):
+            await make(api, token=WRONG).check()
 
-    assert isinstance(found[0], SetupError)
+    assert [type(each) for each in (bad, empty, blind, *taken_back)] == [SetupError] * 4
+    assert "channels.discord.bot_token" in str(bad)
+    assert "Message Content Intent" in str(blind)
+    assert WRONG not in str(bad)
+    assert not [line for line in fine if line.startswith("problem: ")]
+    assert any("oauth2/authorize" in line for line in fine)
+    problems = [line for line in lines if line.startswith("problem: ")]
+    assert len(problems) == 2
+    assert "Message Content Intent" in problems[0]
 
 
 async def test_answered_heartbeats_count_as_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -694,7 +682,7 @@ async def test_two_bots_with_different_addresses_do_not_meet() -> None:
 
 
 async def test_slash_commands_are_acknowledged_at_once_and_answered_to_one_person() -> None:
-    """Discord gives three seconds, and a status is nobody else's business."""
+    """Discord gives three seconds, also for suggestions; a status is nobody else's business."""
     async with open_discord_api() as api:
         notes, ann = Notebook(), api.world.add_user("ann")
         async with serving(api, notes):
@@ -707,16 +695,6 @@ async def test_slash_commands_are_acknowledged_at_once_and_answered_to_one_perso
             assert isinstance(got, Command)
             await got.answer("word " * 600)
 
-    assert (got.name, got.argument, got.sender.id) == ("compact", "the plan", ann["id"])
-    assert state["callbacks"] == [{"type": 5, "data": {"flags": 64}}]
-    assert [s["flags"] for s in state["said"]] == [64 | 4, 64 | 4]
-
-
-async def test_discord_is_told_how_a_command_goes_on() -> None:
-    """It asks for suggestions while somebody types, and waits three seconds for them."""
-    async with open_discord_api() as api:
-        notes, ann = Notebook(), api.world.add_user("ann")
-        async with serving(api, notes):
             typing: dict[str, Any] = {
                 "id": api.world.new_id(),
                 "name": "prompt",
@@ -726,21 +704,24 @@ async def test_discord_is_told_how_a_command_goes_on() -> None:
                     {"name": "name", "type": 3, "value": "wiki:sum", "focused": True},
                 ],
             }
-            state = await api.uses(4, typing, author=ann, channel=api.world.general)
-            await api.until(lambda: state["callbacks"])
+            typed = await api.uses(4, typing, author=ann, channel=api.world.general)
+            await api.until(lambda: typed["callbacks"])
             await api.slash("prompt", author=ann, places="topic=cats", name="wiki:sum")
-            await api.until(lambda: notes.events)
+            await api.until(lambda: len(notes.events) == 2)
 
-    (got,) = notes.events
+    assert (got.name, got.argument, got.sender.id) == ("compact", "the plan", ann["id"])
+    assert state["callbacks"] == [{"type": 5, "data": {"flags": 64}}]
+    assert [s["flags"] for s in state["said"]] == [64 | 4, 64 | 4]
     names = ("wiki:sum", "wiki:suming")
     choices = [{"name": name, "value": name} for name in names]
-    assert state["callbacks"] == [{"type": 8, "data": {"choices": choices}}]
-    assert isinstance(got, Command)
-    assert got.argument == "wiki:sum topic=cats"
+    assert typed["callbacks"] == [{"type": 8, "data": {"choices": choices}}]
+    prompt = notes.events[1]
+    assert isinstance(prompt, Command)
+    assert prompt.argument == "wiki:sum topic=cats"
 
 
 async def test_a_click_is_acknowledged_and_can_be_answered() -> None:
-    """Without it the person sees that the interaction failed."""
+    """Without it the person sees that the interaction failed; one that was lost still counts."""
     async with open_discord_api() as api:
         notes, ann = Notebook(), api.world.add_user("ann")
         async with serving(api, notes):
@@ -750,22 +731,16 @@ async def test_a_click_is_acknowledged_and_can_be_answered() -> None:
             assert isinstance(got, ButtonClick)
             await got.answer("")
             await got.answer("Not yours.")
+            # The library asks again, and is told that it did.
+            api.fail("POST", r"/callback$", 502, happens=True)
+            await api.button_clicks("approve:2", author=ann)
+            await api.until(lambda: len(notes.events) == 2)
 
     assert (got.data, got.sender.id, got.chat.id) == ("approve:1", ann["id"], api.world.general)
     assert state["callbacks"] == [{"type": 6}]
     assert [s["content"] for s in state["said"]] == ["Not yours."]
-
-
-async def test_a_click_whose_acknowledgement_was_lost_still_counts() -> None:
-    """The library asks again, and is told that it did."""
-    async with open_discord_api() as api:
-        notes, ann = Notebook(), api.world.add_user("ann")
-        api.fail("POST", r"/callback$", 502, happens=True)
-        async with serving(api, notes):
-            await api.button_clicks("approve:1", author=ann)
-            await api.until(lambda: notes.events)
-
-    assert [a.data for a in notes.events if isinstance(a, ButtonClick)] == ["approve:1"]
+    data = [a.data for a in notes.events if isinstance(a, ButtonClick)]
+    assert data == ["approve:1", "approve:2"]
 
 
 async def test_commands_can_also_be_written() -> None:
@@ -885,8 +860,11 @@ async def test_commands_are_registered_only_where_they_differ() -> None:
 # --- out ---
 
 
-async def test_the_same_nonce_twice_is_one_message() -> None:
-    """A message of unknown outcome is sent again; people must see it once."""
+async def test_a_repeat_is_one_message_or_says_so_where_it_comes_late() -> None:
+    """A message of unknown outcome is sent again; people must see it once.
+
+    Discord forgets a nonce after minutes: from then on only a label can tell.
+    """
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         chat = api.world.general
         message = Outbound(chat_id=chat, payload=payload("once"), nonce="n-1", is_repeat=True)
@@ -894,22 +872,15 @@ async def test_the_same_nonce_twice_is_one_message() -> None:
         with pytest.raises(UnknownOutcomeError):
             await bot.send(message)
         platform_id = await bot.send(message)
-
         assert [(m["id"], m["content"]) for m in api.said()] == [(platform_id, "once")]
 
+        for text in ("late", "x" * 2000):
+            late = Outbound(chat_id=chat, payload=payload(text), is_repeat=True, is_late=True)
+            await bot.send(late)
+        await bot.send(Outbound(chat_id=chat, payload=payload("new"), is_late=True))
 
-async def test_a_repeat_that_comes_late_says_so() -> None:
-    """Discord forgets a nonce after minutes: from then on only a label can tell."""
-    async with open_discord_api() as api, serving(api, Notebook()) as bot:
-        for text in ("once", "x" * 2000):
-            message = Outbound(
-                chat_id=api.world.general, payload=payload(text), is_repeat=True, is_late=True
-            )
-            await bot.send(message)
-        await bot.send(Outbound(chat_id=api.world.general, payload=payload("new"), is_late=True))
-
-        assert [m["content"] for m in api.said()] == [
-            "(This may be a repeat.)\nonce",
+        assert [m["content"] for m in api.said()][1:] == [
+            "(This may be a repeat.)\nlate",
             "(The next message may be a repeat.)",
             "x" * 2000,
             "new",
@@ -940,16 +911,11 @@ async def test_replies_buttons_and_files_go_out_and_nobody_is_pinged() -> None:
         assert [c.body["allowed_mentions"]["parse"] for c in posts] == [[], [], []]
         assert posts[2].files == [("a_b.bin", b"\x00\x01")]
 
-
-async def test_a_reply_that_may_not_be_one_is_sent_all_the_same() -> None:
-    """Without `Read Message History` Discord refuses replies, and only those."""
-    async with open_discord_api() as api, serving(api, Notebook()) as bot:
-        chat = api.world.general
-        asked = await api.says("question")
+        # Without `Read Message History` Discord refuses replies, and only those.
         api.fail("POST", r"/messages$", 400, body={"message": "No", "code": 160_002})
         await bot.send(Outbound(chat_id=chat, payload=payload("answer"), reply_to=asked["id"]))
 
-        assert [(m["content"], m["type"]) for m in api.said()] == [("answer", 0)]
+        assert [(m["content"], m["type"]) for m in api.said()][3:] == [("answer", 0)]
 
 
 async def test_messages_are_edited_and_the_typing_indicator_is_shown() -> None:
@@ -980,33 +946,31 @@ async def make_forget(bot: DiscordAdapter, chat: str, message_id: str) -> None:
     await bot.react(chat, message_id, "")
 
 
-@table(
-    ("status", "code", "is_gone"),
-    [(404, 10003, True), (403, 50001, True), (403, 50007, True), (400, 50035, False)],
-)
-async def test_refusals_are_told_apart(status: int, code: int, *, is_gone: bool) -> None:
-    """A chat that is gone is given up; one message that is refused is not the end of a chat."""
-    async with open_discord_api() as api, serving(api, Notebook()) as bot:
-        api.refuse(api.world.general, status, code, "No")
-        with pytest.raises(RefusedError) as refused:
-            await bot.send(Outbound(chat_id=api.world.general, payload=payload("x")))
+async def test_refusals_are_told_apart() -> None:
+    """A chat that is gone is given up; one message that is refused is not the end of a chat.
 
-    assert refused.value.is_chat_gone is is_gone
-
-
-async def test_a_missing_permission_is_named() -> None:
-    """`Missing Permissions` alone sends people through forty switches."""
+    A missing permission is named: `Missing Permissions` alone sends people through forty switches.
+    """
+    rows = (
+        (404, 10003, True, ""),
+        (403, 50001, True, ""),
+        (403, 50007, True, ""),
+        (400, 50035, False, ""),
+        (403, 50013, True, "(Send Messages)"),
+    )
     async with open_discord_api() as api:
         world = api.world
+        chats = [world.add_channel(f"refused-{code}") for _, code, _, _ in rows]
         denied = {"id": world.guild_id, "type": 0, "allow": "0", "deny": str(1 << 11)}
-        world.channels[world.general]["permission_overwrites"] = [denied]
+        world.channels[chats[-1]]["permission_overwrites"] = [denied]
         async with serving(api, Notebook()) as bot:
-            api.refuse(world.general, 403, 50013, "Missing Permissions")
-            with pytest.raises(RefusedError) as refused:
-                await bot.send(Outbound(chat_id=world.general, payload=payload("x")))
+            for chat, (status, code, is_gone, named) in zip(chats, rows, strict=True):
+                api.refuse(chat, status, code, "No")
+                with pytest.raises(RefusedError) as refused:
+                    await bot.send(Outbound(chat_id=chat, payload=payload("x")))
 
-    assert "(Send Messages)" in str(refused.value)
-    assert refused.value.is_chat_gone
+                assert refused.value.is_chat_gone is is_gone, code
+                assert named in str(refused.value), code
 
 
 async def test_long_silence_is_kept_without_asking_again() -> None:
@@ -1058,44 +1022,36 @@ async def test_nothing_is_sent_without_a_login_or_a_way() -> None:
                 await bot.send(message)
 
 
-async def test_an_answer_that_never_comes_is_an_unknown_outcome(
+@table(
+    ("status", "answer", "deadline_s", "error"),
+    [
+        pytest.param(502, {"times": 9}, 0.2, UnknownOutcomeError, id="no answer"),
+        # What Discord refused was surely not sent, however long the next try has to wait.
+        pytest.param(
+            429,
+            {
+                "body": {"message": "slow", "retry_after": 9.0, "global": False},
+                "headers": {"Via": "1.1 google"},
+            },
+            1,
+            NotSentError,
+            id="the wait after a 429",
+        ),
+    ],
+)
+async def test_a_deadline_proves_nothing_but_after_a_refusal(
     monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    answer: dict[str, Any],
+    deadline_s: float,
+    error: type[ChannelError],
 ) -> None:
-    """A deadline that hits after the request left proves nothing."""
-    monkeypatch.setattr("everturn_channels.discord.sender.DEADLINE_S", 0.2)
+    """One that hits after the request left is an unknown outcome."""
+    monkeypatch.setattr("everturn_channels.discord.sender.DEADLINE_S", deadline_s)
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
-        api.fail("POST", r"/messages$", 502, times=9)
-        with pytest.raises(UnknownOutcomeError):
+        api.fail("POST", r"/messages$", status, **answer)
+        with pytest.raises(error):
             await bot.send(Outbound(chat_id=api.world.general, payload=payload("x")))
-
-
-async def test_a_deadline_in_the_wait_after_a_429_is_no_unknown_outcome(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What Discord refused was surely not sent, however long the next try has to wait."""
-    monkeypatch.setattr("everturn_channels.discord.sender.DEADLINE_S", 1)
-    async with open_discord_api() as api, serving(api, Notebook()) as bot:
-        slow = {"message": "slow", "retry_after": 9.0, "global": False}
-        api.fail("POST", r"/messages$", 429, body=slow, headers={"Via": "1.1 google"})
-        with pytest.raises(NotSentError):
-            await bot.send(Outbound(chat_id=api.world.general, payload=payload("x")))
-
-
-async def test_check_names_what_is_wrong() -> None:
-    """`channel check` is what people run when a bot is silent."""
-    async with open_discord_api() as api:
-        fine = await make(api).check()
-        api.application_flags = 0
-        api.application_extra = {"interactions_endpoint_url": "https://elsewhere.example"}
-        lines = await make(api).check()
-        with pytest.raises(SetupError, match="bot_token"):
-            await make(api, token=WRONG).check()
-
-    assert not [line for line in fine if line.startswith("problem: ")]
-    assert any("oauth2/authorize" in line for line in fine)
-    problems = [line for line in lines if line.startswith("problem: ")]
-    assert len(problems) == 2
-    assert "Message Content Intent" in problems[0]
 
 
 # --- the pretended platform ---
