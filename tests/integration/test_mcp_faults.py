@@ -45,30 +45,23 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "UNASKED_MOST", 500)
 
 
-async def test_what_can_be_understood_is(tmp_path: Path) -> None:
-    """A banner on the standard output, or a byte that is no text, must not cost an answer."""
+async def test_a_server_that_breaks_the_rules_costs_what_it_has_to(tmp_path: Path) -> None:
+    """A byte that is no text costs nothing, a bad answer its call, a flood the server."""
+    # A banner on the standard output, or a byte that is no text, must not cost an answer.
     async with open_world(tmp_path, raw()) as world:
-        said = {name: await world.text(f"raw_{name}") for name in UNDERSTOOD}
+        understood = {name: await world.text(f"raw_{name}") for name in UNDERSTOOD}
 
-        assert said == UNDERSTOOD
+        assert understood == UNDERSTOOD
 
-
-async def test_an_answer_that_cannot_be_used_costs_its_call_alone(tmp_path: Path) -> None:
-    """Who waits is told at once, and not when the deadline is over; the server keeps its state."""
-    async with open_world(tmp_path, raw()) as world:
+        # Who waits is told at once, and not when the deadline is over; the server keeps its state.
         pid = await world.text("raw_pid")
-        said = {name: await world.failure(f"raw_{name}") for name in UNUSABLE}
+        whys = {name: await world.failure(f"raw_{name}") for name in UNUSABLE}
 
         for name, why in UNUSABLE.items():
-            assert said[name].startswith(f"the MCP server 'raw' gave no usable result: {why}")
+            assert whys[name].startswith(f"the MCP server 'raw' gave no usable result: {why}")
         assert await world.text("raw_pid") == pid
 
-
-async def test_a_server_that_floods_or_falls_silent_is_left_and_started_again(
-    tmp_path: Path,
-) -> None:
-    """It must not take the gateway's memory, nor keep a call until its deadline."""
-    async with open_world(tmp_path, raw()) as world:
+        # It must not take the gateway's memory, nor keep a call until its deadline.
         for name, why in FLOODS.items():
             pid = await world.text("raw_pid")
             said = await world.failure(f"raw_{name}")
@@ -77,10 +70,13 @@ async def test_a_server_that_floods_or_falls_silent_is_left_and_started_again(
             assert await world.text("raw_pid") != pid
 
 
-async def test_a_server_that_takes_no_messages_holds_up_nobody(tmp_path: Path) -> None:
-    """Its pipe fills up; the call ends with its deadline, and the stop with the gateway's."""
+async def test_calls_do_not_pile_up_in_a_server_that_is_slow(tmp_path: Path) -> None:
+    """It holds up nobody else."""
+    # Its pipe fills up; the call ends with its deadline, and the stop with the gateway's.
+    folder = tmp_path / "deaf"
+    folder.mkdir()
     limits = McpLimits(turn_wait_s=DEADLINE_S, call_wait_s=DEADLINE_S, probe_s=0.2)
-    async with open_world(tmp_path, raw(), limits=limits) as world:
+    async with open_world(folder, raw(), limits=limits) as world:
         async with anyio.create_task_group() as tasks:
 
             async def fails() -> None:
@@ -92,12 +88,12 @@ async def test_a_server_that_takes_no_messages_holds_up_nobody(tmp_path: Path) -
 
         assert await world.text("raw_answer") == "done"
 
-
-async def test_no_more_calls_than_a_server_may_have_at_once(tmp_path: Path) -> None:
-    """A model, or many sessions, could pile up calls without end in a server that is slow."""
+    # A model, or many sessions, could pile up calls without end in a server that is slow.
+    folder = tmp_path / "slow"
+    folder.mkdir()
     limits = McpLimits(turn_wait_s=DEADLINE_S, call_wait_s=DEADLINE_S, calls=2)
     async with (
-        open_world(tmp_path, raw(), limits=limits) as world,
+        open_world(folder, raw(), limits=limits) as world,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(2):
@@ -194,24 +190,27 @@ async def test_a_tool_with_an_impossible_schema_is_left_out_and_the_others_stay(
     ]
 
 
-async def test_a_list_that_is_none_leaves_the_agent_without_its_tools(tmp_path: Path) -> None:
-    """The server is up and useless, and both are said."""
-    async with open_world(tmp_path, raw("liar", env={"LIES": '"none"'})) as world:
+async def test_a_list_of_tools_is_read_so_far_and_what_is_none_is_said(tmp_path: Path) -> None:
+    """One that never ends would keep the first turn waiting for ever."""
+    # The server is up and useless, and both are said.
+    folder = tmp_path / "none"
+    folder.mkdir()
+    async with open_world(folder, raw("liar", env={"LIES": '"none"'})) as world:
         assert world.box.faults == ("MCP server 'raw': its list of tools is no list",)
 
-
-async def test_a_list_without_an_end_is_read_so_far(tmp_path: Path) -> None:
-    """A server that always has one more page would keep the first turn waiting for ever."""
-    async with open_world(tmp_path, raw("endless_list")) as world:
+    # A server that always has one more page would keep the first turn waiting for ever.
+    folder = tmp_path / "endless"
+    folder.mkdir()
+    async with open_world(folder, raw("endless_list")) as world:
         assert "raw_answer" in world.box.tools
         assert "MCP server 'raw': only the first 32 pages of its list are read" in world.box.faults
 
-
-async def test_a_list_of_very_many_tools_is_read_so_far(tmp_path: Path) -> None:
-    """Checking a list takes its time, and a log with a line for each has no end."""
-    path = tmp_path / "lies"
+    # Checking a list takes its time, and a log with a line for each has no end.
+    folder = tmp_path / "many"
+    folder.mkdir()
+    path = folder / "lies"
     path.write_text(json.dumps([{"name": f"t{n:04}", "inputSchema": n % 2} for n in range(3000)]))
-    async with open_world(tmp_path, raw("liar", env={"LIES_FILE": str(path)})) as world:
+    async with open_world(folder, raw("liar", env={"LIES_FILE": str(path)})) as world:
         assert dict(world.box.tools) == {}
         assert len(world.box.faults) == 21
         assert world.box.faults[0] == (

@@ -47,10 +47,24 @@ async def test_tools_are_listed_and_called_with_the_owners_headers(tmp_path: Pat
 
 async def test_a_cancelled_call_ends_at_once_and_the_server_is_told(tmp_path: Path) -> None:
     """Over HTTP the request would otherwise go on at the server, and the connection with it."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
+    # Over HTTP the request would otherwise go on at the server, and the connection with it.
+    folder = tmp_path / "older"
+    folder.mkdir()
+    async with open_http_server() as http, open_world(folder, at(http.url)) as world:
         await _cancel_one(world)
 
         assert http.service.cancelled == 1
+
+    # It has no handshake and no session, and cancels by closing the stream of an answer.
+    folder = tmp_path / "newest"
+    folder.mkdir()
+    async with (
+        open_http_server(is_modern=True) as http,
+        open_world(folder, at(http.url)) as world,
+    ):
+        assert await world.text("web_echo", text="new") == "new"
+        await _cancel_one(world)
+        assert not any("mcp-session-id" in sent for _, sent in http.requests)
 
 
 async def _cancel_one(world: McpWorld) -> None:
@@ -61,33 +75,18 @@ async def _cancel_one(world: McpWorld) -> None:
     await world.text("web_until_cancelled", count=1)
 
 
-async def test_a_changed_list_is_there_with_the_next_turn(tmp_path: Path) -> None:
-    """The server says so on a stream of its own, which has to be open."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
-        with anyio.fail_after(DEADLINE_S):
-            await http.until_listening()
-        await world.text("web_grow", name="second")
-        with anyio.fail_after(DEADLINE_S):
-            await world.clock.until_sleeping(5)
-        await world.prepare()
-
-        assert "web_second" in world.box.tools
-
-
-async def test_a_server_of_the_newest_revision_alone(tmp_path: Path) -> None:
-    """It has no handshake and no session, and cancels by closing the stream of an answer."""
-    async with (
-        open_http_server(is_modern=True) as http,
-        open_world(tmp_path, at(http.url)) as world,
-    ):
-        assert await world.text("web_echo", text="new") == "new"
-        await _cancel_one(world)
-        assert not any("mcp-session-id" in sent for _, sent in http.requests)
-
-
-async def test_an_expired_session_is_begun_anew_and_the_call_made_once(tmp_path: Path) -> None:
+async def test_a_session_that_expires_is_begun_anew_and_each_call_made_once(tmp_path: Path) -> None:
     """Servers forget sessions when they restart; neither a person nor the model should notice."""
+    # A server behind a balancer that loses every session must not keep a call going round.
     async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
+        http.body_answers[b'"tools/call"'] = (404, {}, b"")
+        why = await world.failure("web_echo", text="x")
+
+        assert why == "the MCP server 'web' gave no usable result: its session has expired"
+        assert http.service.calls == []
+
+        # Servers forget sessions when they restart; neither a person nor the model should notice.
+        http.body_answers.clear()
         http.forgets = True
         said = await world.text("web_echo", text="again")
 
@@ -95,15 +94,13 @@ async def test_an_expired_session_is_begun_anew_and_the_call_made_once(tmp_path:
         assert http.service.calls == ["echo"]
         assert world.box.faults == ()
 
+        # Restarts of a server are its owner's business, and no reason to restart the gateway.
+        http.is_away = True
+        said = await world.failure("web_echo", text="x")
+        http.is_away, http.forgets = False, True
 
-async def test_a_session_that_expires_over_and_over_is_an_error(tmp_path: Path) -> None:
-    """A server behind a balancer that loses every session must not keep a call going round."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
-        http.body_answers[b'"tools/call"'] = (404, {}, b"")
-        why = await world.failure("web_echo", text="x")
-
-        assert why == "the MCP server 'web' gave no usable result: its session has expired"
-        assert http.service.calls == []
+        assert said == "the MCP server 'web' gave no usable result: its answer broke off"
+        assert await world.text("web_echo", text="next") == "next"
 
 
 # --- what comes in place of a result -------------------------------------------------------------
@@ -130,8 +127,9 @@ WORDS = [
 ]
 
 
-async def test_an_answer_that_cannot_be_used_costs_its_call_alone(tmp_path: Path) -> None:
+async def test_whatever_comes_in_place_of_an_answer_costs_its_call_alone(tmp_path: Path) -> None:
     """The client would end the connection for some, and tell of others that there was an error."""
+    # The client would end the connection for some, and tell of others that there was an error.
     async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
         life = world.connection._life
         for answer, why in UNUSABLE:
@@ -142,10 +140,7 @@ async def test_an_answer_that_cannot_be_used_costs_its_call_alone(tmp_path: Path
         assert await world.text("web_echo", text="next") == "next"
         assert world.connection._life is life
 
-
-async def test_what_a_server_says_of_itself_is_passed_on_as_its_words(tmp_path: Path) -> None:
-    """The model may do better with it; it is as little to be trusted as a result."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
+        # The model may do better with it; it is as little to be trusted as a result.
         for answer, words in WORDS:
             http.answers.append(answer)
             output = await world.call("web_echo", text="x")
@@ -154,25 +149,19 @@ async def test_what_a_server_says_of_itself_is_passed_on_as_its_words(tmp_path: 
             assert output.untrusted
             assert words in output.text
 
-
-async def test_a_stream_that_breaks_off_is_told_as_such(tmp_path: Path) -> None:
-    """The call may have been made; nobody may take it for one that was not."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
+        # The call may have been made; nobody may take it for one that was not.
         http.answers.append((200, EVENTS, b": nothing more comes\n\n"))
         said = await world.failure("web_echo", text="x")
 
         assert "went away while it worked on this" in said
         assert await world.text("web_echo", text="next") == "next"
 
+        # The connection stays usable for other calls; the client's own wait would be minutes.
+        http.silent_after = b'"tools/call"'
+        said = await world.hanging("web_echo", text="x")
+        http.silent_after = b""
 
-async def test_a_server_that_restarts_is_used_when_it_is_back(tmp_path: Path) -> None:
-    """Restarts of a server are its owner's business, and no reason to restart the gateway."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
-        http.is_away = True
-        said = await world.failure("web_echo", text="x")
-        http.is_away, http.forgets = False, True
-
-        assert said == "the MCP server 'web' gave no usable result: its answer broke off"
+        assert "it did not answer within 0.2 s" in said
         assert await world.text("web_echo", text="next") == "next"
 
 
@@ -227,21 +216,24 @@ async def test_an_address_that_leads_nowhere_is_told(
         assert fault.startswith(f"MCP server 'web': {why}")
 
 
-async def test_a_redirect_at_the_same_origin_is_followed(tmp_path: Path) -> None:
-    """A slash at the end of a path is the commonest reason."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
+async def test_a_redirect_is_followed_at_the_same_origin_alone(tmp_path: Path) -> None:
+    """A slash is the commonest reason; the owner's key goes to nobody whom a server names."""
+    # A slash at the end of a path is the commonest reason.
+    folder = tmp_path / "same"
+    folder.mkdir()
+    async with open_http_server() as http, open_world(folder, at(http.url)) as world:
         http.answers.append((307, {"location": "/mcp"}, b""))
 
         assert await world.text("web_echo", text="moved") == "moved"
 
-
-async def test_nothing_is_sent_to_another_origin(tmp_path: Path) -> None:
-    """A redirect would hand the owner's key, and the call, to whoever the server names."""
+    # A redirect would hand the owner's key, and the call, to whoever the server names.
+    folder = tmp_path / "another"
+    folder.mkdir()
     headers = {"Authorization": "Bearer k-123456"}
     async with (
         open_http_server() as other,
         open_http_server() as http,
-        open_world(tmp_path, at(http.url, headers=headers)) as world,
+        open_world(folder, at(http.url, headers=headers)) as world,
     ):
         http.answers.append((307, {"location": other.url}, b""))
         output = await world.call("web_echo", text="x")
@@ -249,17 +241,6 @@ async def test_nothing_is_sent_to_another_origin(tmp_path: Path) -> None:
         assert output.is_error
         assert "Redirect to" in output.text
         assert other.requests == []
-
-
-async def test_a_server_that_says_nothing_is_given_up_with_the_deadline(tmp_path: Path) -> None:
-    """The connection stays usable for other calls; the client's own wait would be minutes."""
-    async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
-        http.silent_after = b'"tools/call"'
-        said = await world.hanging("web_echo", text="x")
-        http.silent_after = b""
-
-        assert "it did not answer within 0.2 s" in said
-        assert await world.text("web_echo", text="next") == "next"
 
 
 async def test_what_a_server_says_by_itself_may_take_as_long_as_it_likes(

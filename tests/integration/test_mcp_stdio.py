@@ -140,8 +140,9 @@ async def test_a_trusted_server_vouches_for_no_file_from_outside(tmp_path: Path)
         assert read.source == "what look of the MCP server a gave, with text from: the page x"
 
 
-async def test_arguments_that_cannot_be_sent_are_told_to_the_model(tmp_path: Path) -> None:
-    """A message that breaks the connection would cost every call that is at work."""
+async def test_a_call_that_goes_wrong_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
+    """Neither the connection nor the turn; the model learns what to do."""
+    # A message that breaks the connection would cost every call that is at work.
     wrong = {
         "[1]": "must be a JSON object",
         "{": "not JSON",
@@ -157,29 +158,41 @@ async def test_arguments_that_cannot_be_sent_are_told_to_the_model(tmp_path: Pat
 
         assert await world.text("raw_pid") == pid
 
-
-async def test_a_tool_that_the_server_does_not_know_is_an_answer_for_the_model(
-    tmp_path: Path,
-) -> None:
-    """A list may be older than the server; the model has to learn that, and the turn goes on."""
-    async with open_world(tmp_path, raw()) as world:
+        # A list may be older than the server; the model has to learn that, and the turn goes on.
         removed = McpTool("raw_gone", RemoteDefinition(name="gone"), world.connection)
         output = await world.run(removed)
 
         assert output.is_error
         assert "Unknown tool: gone" in output.text
 
+        # A tool that hangs must not hang the turn, nor cost the server its other work.
+        pid = await world.text("raw_pid")
+        why = await world.hanging("raw_hang")
+        told = await world.text("raw_until_cancelled")
 
-async def test_the_environment_and_the_folder_of_a_server(tmp_path: Path) -> None:
-    """The gateway's keys are not the server's, and what a model writes is not what it loads."""
+        assert why == (
+            "the MCP server 'raw' was too slow: it did not answer within 0.2 s, and was told to"
+            " stop. Whether the call took effect is unknown; look before you repeat it"
+        )
+        assert told == "cancelled"
+        assert await world.text("raw_pid") == pid
+
+
+async def test_what_a_server_is_given_and_says_is_kept_from_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The gateway's keys are not the server's, and its own are in no log."""
+    # The gateway's keys are not the server's, and what a model writes is not what it loads.
+    folder = tmp_path / "given"
+    folder.mkdir()
     environ = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret", "HOME": "/home/x"}
     settings = raw(env={"TOKEN": "t-123456", "DATA": "{{agent.workspace}}:{{agent.home}}"})
-    async with open_world(tmp_path, settings, environ=environ) as world:
-        folder, *variables = (await world.text("raw_place")).split("\n")
+    async with open_world(folder, settings, environ=environ) as world:
+        where, *variables = (await world.text("raw_place")).split("\n")
         found = dict(each.split("=", 1) for each in variables)
         found.pop("LC_CTYPE", None)  # Python sets it for itself
 
-        assert folder == str(world.environment.home)
+        assert where == str(world.environment.home)
         assert found == {
             "PATH": environ["PATH"],
             "HOME": "/home/x",
@@ -190,13 +203,11 @@ async def test_the_environment_and_the_folder_of_a_server(tmp_path: Path) -> Non
         }
         assert world.environment.secrets.mask("it is t-123456") == "it is ***"
 
-
-async def test_what_a_server_complains_of_is_logged_at_debug_and_masked(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is how an operator finds out what ails a server; it may hold what it was given."""
+    # It is how an operator finds out what ails a server; it may hold what it was given.
+    folder = tmp_path / "says"
+    folder.mkdir()
     caplog.set_level(logging.DEBUG, "everturn_gateway")
-    async with open_world(tmp_path, raw(env={"TOKEN": "t-123456"})) as world:
+    async with open_world(folder, raw(env={"TOKEN": "t-123456"})) as world:
         await world.call("raw_complain", text="the token t-123456 is wrong\n" * 300)
     lines = [r for r in caplog.records if r.getMessage() == "MCP server says"]
 
@@ -222,23 +233,6 @@ async def test_a_cancelled_call_ends_at_once_and_the_server_is_told(tmp_path: Pa
         await world.text("test_until_cancelled", count=1)
 
         assert await world.text("test_pid") == pid
-
-
-async def test_a_call_that_takes_too_long_is_given_up_and_the_server_is_told(
-    tmp_path: Path,
-) -> None:
-    """A tool that hangs must not hang the turn, nor cost the server its other work."""
-    async with open_world(tmp_path, raw()) as world:
-        pid = await world.text("raw_pid")
-        why = await world.hanging("raw_hang")
-        told = await world.text("raw_until_cancelled")
-
-        assert why == (
-            "the MCP server 'raw' was too slow: it did not answer within 0.2 s, and was told to"
-            " stop. Whether the call took effect is unknown; look before you repeat it"
-        )
-        assert told == "cancelled"
-        assert await world.text("raw_pid") == pid
 
 
 async def test_a_server_that_answers_nothing_any_more_is_started_again(
@@ -339,8 +333,11 @@ async def test_no_process_is_left_when_the_gateway_stops(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_what_a_killed_server_had_started_goes_as_well(tmp_path: Path) -> None:
-    """`npx` and `uvx` start the server as a child of theirs; it must not stay when they go."""
+async def test_nothing_is_left_of_a_server_that_was_killed_or_has_no_agent(
+    tmp_path: Path, children: Children
+) -> None:
+    """Nor of what it had started."""
+    # `npx` and `uvx` start the server as a child of theirs; it must not stay when they go.
     async with open_world(tmp_path, raw()) as world:
         server, child = int(await world.text("raw_pid")), int(await world.text("raw_spawn"))
         watched = os.pidfd_open(child)
@@ -348,6 +345,12 @@ async def test_what_a_killed_server_had_started_goes_as_well(tmp_path: Path) -> 
         await gone(watched)
 
         assert int(await world.text("raw_pid")) != server
+
+        # An agent whose file was removed has no more turns that would notice.
+        world.servers.retire("helper")
+        await world.until_ended()
+
+        assert children() == []
 
 
 async def test_a_server_that_ignores_every_request_to_end_is_killed(tmp_path: Path) -> None:
@@ -358,9 +361,19 @@ async def test_a_server_that_ignores_every_request_to_end_is_killed(tmp_path: Pa
     assert not is_running(pid)
 
 
-async def test_an_idle_server_is_closed_and_started_again_by_a_call(tmp_path: Path) -> None:
+async def test_a_server_is_closed_when_it_is_idle_and_not_before(tmp_path: Path) -> None:
     """Servers take memory; an agent that is not talked to needs none, and keeps its prompt."""
+    # Fifteen minutes count from the last turn or call, not from the start.
     async with open_world(tmp_path, raw()) as world:
+        before = await world.text("raw_pid")
+        for _ in range(3):
+            await world.clock.until_sleeping(15 * 60)
+            world.clock.advance(14 * 60)
+            await world.text("raw_answer")
+
+        assert await world.text("raw_pid") == before
+
+        # Servers take memory; an agent that is not talked to needs none, and keeps its prompt.
         pid = int(await world.text("raw_pid"))
         await world.clock.until_sleeping(15 * 60)
         world.clock.advance(15 * 60)
@@ -370,18 +383,6 @@ async def test_an_idle_server_is_closed_and_started_again_by_a_call(tmp_path: Pa
         assert "raw_answer" in world.box.tools
         assert world.box.faults == ()
         assert await world.text("raw_answer") == "done"
-
-
-async def test_a_server_in_use_is_not_closed(tmp_path: Path) -> None:
-    """Fifteen minutes count from the last turn or call, not from the start."""
-    async with open_world(tmp_path, raw()) as world:
-        pid = await world.text("raw_pid")
-        for _ in range(3):
-            await world.clock.until_sleeping(15 * 60)
-            world.clock.advance(14 * 60)
-            await world.text("raw_answer")
-
-        assert await world.text("raw_pid") == pid
 
 
 async def test_servers_follow_the_settings_of_their_agent(
@@ -403,17 +404,6 @@ async def test_servers_follow_the_settings_of_their_agent(
         # A turn that began with the old settings still gets its answer, and leaves nothing.
         assert await world.text("a_answer") == "done"
         await world.until_ended()
-        assert children() == []
-
-
-async def test_servers_of_an_agent_that_is_gone_are_closed(
-    tmp_path: Path, children: Children
-) -> None:
-    """An agent whose file was removed has no more turns that would notice."""
-    async with open_world(tmp_path, raw()) as world:
-        world.servers.retire("helper")
-        await world.until_ended()
-
         assert children() == []
 
 
@@ -450,13 +440,27 @@ async def test_a_changed_list_is_there_with_the_next_turn(tmp_path: Path) -> Non
         assert {"test_third", "test_fourth"} <= world.box.tools.keys()
 
 
-async def test_a_turn_does_not_wait_for_a_server_that_does_not_come_up(
+async def test_a_server_that_does_not_come_up_costs_no_other_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One server that hangs must not silence the agent; it is waited for once."""
+    """What is known stands before every turn, and nothing in it may wait."""
+    # It stands before every turn of every agent; nothing in it may wait, nor change the prompt.
+    folder = tmp_path / "known"
+    folder.mkdir()
+    async with open_world(folder, raw()) as world:
+        tools = world.box.tools
+        with pytest.raises(StopIteration) as done:
+            world.box.prepare().send(None)
+
+        assert done.value.value is tools
+        assert world.box.tools is tools
+
+    # One server that hangs must not silence the agent; it is waited for once.
+    folder = tmp_path / "slow"
+    folder.mkdir()
     monkeypatch.setattr(process, "STDIN_S", 0.05)
     slow, limits = raw("silent", name="slow"), McpLimits(turn_wait_s=0.2, call_wait_s=0.1)
-    async with open_world(tmp_path, slow, limits=limits) as world:
+    async with open_world(folder, slow, limits=limits) as world:
         assert dict(world.box.tools) == {}
         with pytest.raises(McpDownError, match="it is still starting; try again later"):
             await world.connection.call("x", {})
@@ -466,17 +470,6 @@ async def test_a_turn_does_not_wait_for_a_server_that_does_not_come_up(
 
         assert "raw_answer" in world.box.tools
         assert not any(name.startswith("slow") for name in world.box.tools)
-
-
-async def test_prepare_is_instant_where_all_is_known(tmp_path: Path) -> None:
-    """It stands before every turn of every agent; nothing in it may wait, nor change the prompt."""
-    async with open_world(tmp_path, raw()) as world:
-        tools = world.box.tools
-        with pytest.raises(StopIteration) as done:
-            world.box.prepare().send(None)
-
-        assert done.value.value is tools
-        assert world.box.tools is tools
 
 
 async def test_the_extra_is_asked_for_by_name_where_it_is_missing(

@@ -7,6 +7,7 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,13 +193,23 @@ async def test_each_piece_is_handed_on_before_the_next_is_sent() -> None:
     assert said == ["one ", "two"]
 
 
-async def test_connections_are_kept() -> None:
-    """A new connection for each call costs a handshake with a server far away."""
+async def test_connections_are_kept_and_requests_begin_alike() -> None:
+    """A handshake takes time, and a prompt that begins as the last one did costs a tenth."""
+    # A new connection for each call costs a handshake with a server far away.
     async with open_model_api() as api, open_impatient(api.url, 30) as adapter:
         for _ in range(5):
             await adapter.complete(request(), ignore)
 
     assert (api.count, api.connections) == (5, 1)
+
+    # Providers charge a tenth for a prompt that begins as the last one did, byte for byte.
+    old = UserMessage(text="old")
+    async with open_model_api() as api, open_adapter(api.url) as adapter:
+        await adapter.complete(request(old), ignore)
+        await adapter.complete(request(old, Reply(text="x"), UserMessage(text="new")), ignore)
+
+    first, second = api.requests
+    assert second.body.startswith(first.body.partition(b"]}")[0])
 
 
 ERROR_PARTS: tuple[tuple[Answer, type[ModelError], str], ...] = (
@@ -252,8 +263,11 @@ async def test_each_failure_has_its_kind_and_the_next_call_works(
     assert reply.text == "All right."
 
 
-async def test_comments_keep_a_slow_server_alive() -> None:
-    """A model that thinks for minutes says so with comments: that is no silence."""
+async def test_a_slow_server_is_waited_for_while_something_is_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Comments are no silence, and a whole reply waits for no tail."""
+    # A model that thinks for minutes says so with comments: that is no silence.
     body = b": thinking\n\n" * 3 + b'data: {"choices":[{"delta":{"content":"4"},"finish_reason":'
     body += b'"stop"}]}\n\ndata: [DONE]\n\n'
     async with open_model_api() as api, open_adapter(api.url) as adapter:
@@ -261,11 +275,7 @@ async def test_comments_keep_a_slow_server_alive() -> None:
 
         assert (await adapter.complete(request(), ignore)).text == "4"
 
-
-async def test_a_whole_reply_does_not_wait_for_a_tail_that_never_comes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The text is there; only its usage is missing, and that is worth seconds, not a minute."""
+    # The text is there; only its usage is missing, and that is worth seconds, not a minute.
     monkeypatch.setattr("everturn_gateway.providers.transport.streaming.TAIL_S", 0.1)
     async with open_model_api() as api, open_adapter(api.url) as adapter:
         api.script(Answer(text="a b", stall_after=3))  # after two words and the finish reason
@@ -289,15 +299,14 @@ async def test_an_environment_that_cannot_be_used_is_a_clear_refusal(
             await adapter.complete(request(), ignore)
 
 
-async def test_a_proxy_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ollama on this machine works behind a company's proxy without NO_PROXY."""
+async def test_a_proxy_is_asked_for_other_machines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is one, it is often the only way out, and Ollama stands on this one."""
+    # Ollama on this machine works behind a company's proxy without NO_PROXY.
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     async with open_model_api() as api, open_adapter(api.url) as adapter:
         assert (await adapter.complete(request(), ignore)).text == "All right."
 
-
-async def test_a_proxy_is_asked_for_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is a proxy, it is often the only way out."""
+    # Where there is a proxy, it is often the only way out.
     async with open_model_api() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/v1"))
         async with open_adapter("http://models.invalid/v1") as adapter:
@@ -322,6 +331,7 @@ async def test_a_reply_that_only_lost_its_usage_counts(streams: bool) -> None:
 
 async def test_what_a_model_refuses_by_name_is_left_out_from_then_on() -> None:
     """Reasoning models take one temperature, and only the new name of the output limit."""
+    # Reasoning models take one temperature, and only the new name of the output limit.
     fixed = refused(400, "Unsupported value", param="temperature", code="unsupported_value")
     renamed = refused(
         400, "Unsupported parameter", param="max_tokens", code="unsupported_parameter"
@@ -339,9 +349,7 @@ async def test_what_a_model_refuses_by_name_is_left_out_from_then_on() -> None:
         assert "max_tokens" not in sent.json()
         assert sent.json()["max_completion_tokens"] == 5
 
-
-async def test_a_parameter_that_stays_refused_ends_the_call() -> None:
-    """A server that refuses everything must not be asked for ever."""
+    # A server that refuses everything must not be asked for ever.
     always = refused(400, "Unsupported", param="temperature", code="unsupported_value")
     async with open_model_api(default=always) as api, open_adapter(api.url) as adapter:
         with pytest.raises(ModelRefusedError, match="Unsupported"):
@@ -384,17 +392,6 @@ async def test_what_is_packed_a_thousandfold_comes_in_pieces_of_bounded_size() -
 
     assert b"".join(pieces) == b"".join(plain)
     assert max(map(len, pieces)) < PACKED_BYTES / 16
-
-
-async def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:
-    """Providers charge a tenth for a prompt that begins as the last one did, byte for byte."""
-    old = UserMessage(text="old")
-    async with open_model_api() as api, open_adapter(api.url) as adapter:
-        await adapter.complete(request(old), ignore)
-        await adapter.complete(request(old, Reply(text="x"), UserMessage(text="new")), ignore)
-
-    first, second = api.requests
-    assert second.body.startswith(first.body.partition(b"]}")[0])
 
 
 # --- against OpenAI's own client ---
@@ -497,11 +494,12 @@ RECOVERED: tuple[tuple[str, Callable[[LLMock], object]], ...] = (
 )
 
 
-@pytest.mark.parametrize("fault", [fault for _, fault in RECOVERED], ids=[n for n, _ in RECOVERED])
+@table("fault", [fault for _, fault in RECOVERED], ids=[n for n, _ in RECOVERED])
 async def test_llmock_finds_nothing_wrong_with_a_recovered_fault(
     llmock: LLMock, fault: Callable[[LLMock], object]
 ) -> None:
     """A judge that is not ours: it knows what clients get wrong."""
+    llmock.reset()
     fault(llmock)
     llmock.reply("The whole reply in one piece of work.", times=None)
     async with open_plain(llmock.base_url()) as adapter:
@@ -512,31 +510,25 @@ async def test_llmock_finds_nothing_wrong_with_a_recovered_fault(
     llmock.assert_resilient(strict=True)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"), [(400, ModelRefusedError), (401, ModelAuthError), (404, ModelRefusedError)]
-)
-async def test_llmock_sees_no_retry_of_what_cannot_succeed(
-    llmock: LLMock, status: int, kind: type[ModelError]
-) -> None:
-    """A refused key is not right the second time."""
-    llmock.fail(status)
+async def test_llmock_sees_no_retry_of_what_cannot_succeed(llmock: LLMock) -> None:
+    """A refused key is not right the second time; the words are as the real provider's."""
+    faults: dict[Callable[[], object], type[ModelError]] = {
+        partial(llmock.fail, 400): ModelRefusedError,
+        partial(llmock.fail, 401): ModelAuthError,
+        partial(llmock.fail, 404): ModelRefusedError,
+        llmock.context_overflow: ContextOverflowError,
+    }
     async with open_plain(llmock.base_url()) as adapter:
-        assert type(await answered(adapter, request())) is kind
-
-    llmock.assert_resilient(strict=True)
-
-
-async def test_llmock_overflow_is_an_overflow(llmock: LLMock) -> None:
-    """Its wording is checked against the real provider's."""
-    llmock.context_overflow()
-    async with open_plain(llmock.base_url()) as adapter:
-        assert type(await answered(adapter, request())) is ContextOverflowError
-
-    llmock.assert_resilient(strict=True)
+        for fault, kind in faults.items():
+            llmock.reset()
+            fault()
+            assert type(await answered(adapter, request())) is kind
+            llmock.assert_resilient(strict=True)
 
 
-async def test_llmock_tool_calls_make_a_whole_loop(llmock: LLMock) -> None:
-    """Its calls are as the real provider streams them."""
+async def test_calls_of_tools_come_as_llmock_streams_them(llmock: LLMock) -> None:
+    """Its calls are as the real provider streams them, broken ones as well."""
+    # Its calls are as the real provider streams them.
     llmock.call_tool("look", {"at": "the cat"})
     async with open_plain(llmock.base_url()) as adapter:
         asked = UserMessage(text="look at the cat")
@@ -552,9 +544,8 @@ async def test_llmock_tool_calls_make_a_whole_loop(llmock: LLMock) -> None:
     assert last.usage.input_tokens > 0
     llmock.assert_resilient(strict=True)
 
-
-async def test_llmock_broken_arguments_are_handed_on(llmock: LLMock) -> None:
-    """The turn tells the model what was wrong with them; the adapter mends and hides nothing."""
+    # The turn tells the model what was wrong with them; the adapter mends and hides nothing.
+    llmock.reset()
     llmock.call_tool("look", {"at": "x"}).break_tool_call("malformed_arguments")
     async with open_plain(llmock.base_url()) as adapter:
         reply = await adapter.complete(request(tools=(LOOK,)), ignore)

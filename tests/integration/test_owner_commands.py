@@ -84,8 +84,11 @@ def _by_ada(fed: Fed) -> Callable[..., Awaitable[str]]:
 
 async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_path: Path) -> None:
     """Whoever owns an agent need not be in the group where it asks."""
+    # Whoever owns an agent need not be in the group where it asks.
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
     tool, gate, provider = _asking("7")
-    begin = partial(feeding, tmp_path, provider=provider, tools=by_name(tool), gate=gate)
+    begin = partial(feeding, folder, provider=provider, tools=by_name(tool), gate=gate)
     async with begin(owners=[OWNER]) as fed:
         await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
@@ -107,6 +110,25 @@ async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_pat
         assert tool.runs == {"c1": 1}
         assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
         assert again == click_late()
+
+    # Owners are always among the approvers; the others stay as they are.
+    folder = tmp_path / "there"
+    folder.mkdir()
+    tool, gate, provider = _asking("7")
+    async with feeding(
+        folder, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
+    ) as fed:
+        await fed.say("send it", chat=GROUP, is_addressed=True)
+        state = await _until_asked(fed, "-100")
+        once = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
+        other_group = ChatRef(id="-200", type="group")
+
+        assert await fed.click(once, chat=GROUP, sender=BOB) == click_refused()
+        assert await fed.click(once, chat=other_group, sender=ADA) == click_late()
+        assert tool.runs == {}
+        assert await fed.click(once, chat=GROUP, sender=ADA) == "Allowed, this once."
+        await fed.until_idle("-100")
+        assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
 
 
 @table(
@@ -145,25 +167,6 @@ async def test_an_owner_answers_by_the_code_that_was_shown(
         assert await _decided(fed, state.session_id) == [(decision, "owner:ada")]
 
 
-async def test_an_owner_may_click_in_a_group_where_others_were_asked(tmp_path: Path) -> None:
-    """Owners are always among the approvers; the others stay as they are."""
-    tool, gate, provider = _asking("7")
-    async with feeding(
-        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
-    ) as fed:
-        await fed.say("send it", chat=GROUP, is_addressed=True)
-        state = await _until_asked(fed, "-100")
-        allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
-        other_group = ChatRef(id="-200", type="group")
-
-        assert await fed.click(allow, chat=GROUP, sender=BOB) == click_refused()
-        assert await fed.click(allow, chat=other_group, sender=ADA) == click_late()
-        assert tool.runs == {}
-        assert await fed.click(allow, chat=GROUP, sender=ADA) == "Allowed, this once."
-        await fed.until_idle("-100")
-        assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
-
-
 async def test_a_question_waits_for_an_owner_over_a_restart(tmp_path: Path) -> None:
     """The code names session, call and arguments, so nothing of it has to be remembered."""
     disk, clock = MemoryDisk(), ManualClock()
@@ -188,12 +191,15 @@ async def test_a_question_waits_for_an_owner_over_a_restart(tmp_path: Path) -> N
     assert tool.runs == {"c1": 1}
 
 
-async def test_an_owner_of_other_agents_sees_and_answers_nothing_here(tmp_path: Path) -> None:
-    """`agents` limits an owner in everything."""
+async def test_who_owns_something_else_sees_and_answers_nothing_here(tmp_path: Path) -> None:
+    """`agents` limits an owner in everything, and a name is no account."""
+    # `agents` limits an owner in everything.
+    folder = tmp_path / "other"
+    folder.mkdir()
     tool, gate, provider = _asking("7")
     bea = structs.replace(OWNER, name="bea", agents=frozenset({"other"}))
     async with feeding(
-        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[bea]
+        folder, provider=provider, tools=by_name(tool), gate=gate, owners=[bea]
     ) as fed:
         await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
@@ -214,11 +220,11 @@ async def test_an_owner_of_other_agents_sees_and_answers_nothing_here(tmp_path: 
         assert tool.runs == {}
         assert not await fed.pairing.is_paired("test", BOB.id)
 
-
-async def test_a_name_that_looks_like_an_owners_answers_nothing(tmp_path: Path) -> None:
-    """A plug-in may give its people any id, also where everybody may answer."""
+    # A plug-in may give its people any id, also where everybody may answer.
+    folder = tmp_path / "liar"
+    folder.mkdir()
     tool, gate, provider = _asking("*")
-    async with feeding(tmp_path, provider=provider, tools=by_name(tool), gate=gate) as fed:
+    async with feeding(folder, provider=provider, tools=by_name(tool), gate=gate) as fed:
         await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
         token = approval_token(state.session_id, state.open_approvals[0])
@@ -233,8 +239,9 @@ async def test_a_name_that_looks_like_an_owners_answers_nothing(tmp_path: Path) 
 # --- pairing ---
 
 
-async def test_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
+async def test_only_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
     """No terminal is at hand where people write from."""
+    # No terminal is at hand where people write from.
     rules = AccessRules(dm=structs.replace(OPEN.dm, policy="allowlist"))
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
         await fed.say("hello", chat=BOB_DM, sender=BOB)
@@ -256,27 +263,27 @@ async def test_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
     (paired,) = await Pairing(FileKeyedStore(tmp_path), ManualClock()).approved()
     assert (paired.sender_id, paired.by) == ("8", "owner:ada")
 
-
-async def test_a_stranger_cannot_try_codes(tmp_path: Path) -> None:
-    """Not even the right one: to them there is no such command, and they hear little."""
+    # Not even the right one: to them there is no such command, and they hear little.
+    folder = tmp_path / "stranger"
+    folder.mkdir()
     rules = AccessRules(dm=DmRules(policy="allowlist"))
-    async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
-        code = await fed.pairing.ask("test", BOB)
-        assert code is not None
+    async with feeding(folder, rules=rules, owners=[OWNER]) as fed:
+        right = await fed.pairing.ask("test", BOB)
+        assert right is not None
         pair = partial(fed.command, "pair", chat=BOB_DM, sender=BOB)
-        first = await pair(code)
+        first = await pair(right)
         more = [await pair(f"{number:08}") for number in range(50)]
 
-        assert code in first  # as any other message of theirs is answered
+        assert right in first  # as any other message of theirs is answered
         assert more == [""] * 50
         assert not await fed.pairing.is_paired("test", BOB.id)
 
-
-async def test_an_owner_of_some_agents_pairs_where_all_are_theirs(tmp_path: Path) -> None:
-    """Who is paired may talk to every agent of the channel."""
+    # Who is paired may talk to every agent of the channel.
+    folder = tmp_path / "some"
+    folder.mkdir()
     bea = structs.replace(OWNER, agents=frozenset({"test"}))
     routes = [Route(agent="secret", chat_type="dm", sender_id="99"), Route(agent="test")]
-    async with feeding(tmp_path, owners=[bea], routes=routes) as fed:
+    async with feeding(folder, owners=[bea], routes=routes) as fed:
         allowed = await fed.pairing.ask("test", BOB)
         refused = await fed.pairing.ask("test", Person(id="99"))
         assert allowed is not None
@@ -291,9 +298,12 @@ async def test_an_owner_of_some_agents_pairs_where_all_are_theirs(tmp_path: Path
 # --- sessions and usage ---
 
 
-async def test_an_owner_ends_a_conversation_of_somebody_else(tmp_path: Path) -> None:
-    """The log of the session says who did."""
-    async with feeding(tmp_path, owners=[OWNER]) as fed:
+async def test_an_owner_sees_and_ends_what_others_began(tmp_path: Path) -> None:
+    """In private, where no agent need talk to anybody, and nobody need be listed."""
+    # The log of the session says who did.
+    folder = tmp_path / "ends"
+    folder.mkdir()
+    async with feeding(folder, owners=[OWNER]) as fed:
         await fed.say("my name is Ann")
         before = await fed.until_idle()
         ask = _by_ada(fed)
@@ -312,11 +322,11 @@ async def test_an_owner_ends_a_conversation_of_somebody_else(tmp_path: Path) -> 
         assert ended.status == "ended"
         assert [(end.reason, end.by) for end in ends] == [("reset", "owner:ada")]
 
-
-async def test_an_owner_sees_usage_and_the_list_of_commands_in_private(tmp_path: Path) -> None:
-    """Also where no agent talks to anybody in private."""
+    # Also where no agent talks to anybody in private.
+    folder = tmp_path / "sees"
+    folder.mkdir()
     closed = AccessRules(dm=DmRules(policy="disabled"))
-    async with feeding(tmp_path, owners=[OWNER]) as fed:
+    async with feeding(folder, owners=[OWNER]) as fed:
         owners_help = await fed.command("help", chat=ADA_DM, sender=ADA)
         others_help = await fed.command("help")
         fed.rules["test"] = closed
@@ -326,11 +336,11 @@ async def test_an_owner_sees_usage_and_the_list_of_commands_in_private(tmp_path:
         assert all(f"/{name}" in owners_help for name in OWNER_NAMES)
         assert "/pair" not in others_help
 
-
-async def test_an_owner_need_not_be_listed_to_talk(tmp_path: Path) -> None:
-    """One place says whose an agent is."""
+    # One place says whose an agent is.
+    folder = tmp_path / "talks"
+    folder.mkdir()
     rules = AccessRules(dm=structs.replace(OPEN.dm, policy="allowlist"))
-    async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
+    async with feeding(folder, rules=rules, owners=[OWNER]) as fed:
         await fed.say("hello", chat=ADA_DM, sender=ADA)
         state = await fed.until_idle("1")
         people = await (await fed.adapter.handler()).people()
@@ -365,9 +375,12 @@ async def test_to_all_others_an_owners_command_is_none(tmp_path: Path, name: str
         assert as_bot in {"", unknown_command(name)}
 
 
-async def test_an_owner_in_a_group_is_asked_to_write_in_private(tmp_path: Path) -> None:
+async def test_an_owner_is_one_in_private_and_on_the_own_channel_alone(tmp_path: Path) -> None:
     """What waits, and who asked for what, is nobody else's business."""
-    async with feeding(tmp_path, owners=[OWNER]) as fed:
+    # What waits, and who asked for what, is nobody else's business.
+    folder = tmp_path / "group"
+    folder.mkdir()
+    async with feeding(folder, owners=[OWNER]) as fed:
         addressed = await fed.command("questions", chat=GROUP, sender=ADA, is_addressed=True)
         unaddressed = await fed.command("questions", chat=GROUP, sender=ADA)
         in_channel = await fed.command(
@@ -376,11 +389,11 @@ async def test_an_owner_in_a_group_is_asked_to_write_in_private(tmp_path: Path) 
 
         assert (addressed, unaddressed, in_channel) == (IN_PRIVATE, "", "")
 
-
-async def test_an_account_holds_on_its_channel_alone(tmp_path: Path) -> None:
-    """The same number on another platform is somebody else."""
+    # The same number on another platform is somebody else.
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
     elsewhere = structs.replace(OWNER, accounts=frozenset({("telegram", "1"), ("tes", "1")}))
-    async with feeding(tmp_path, owners=[elsewhere]) as fed:
+    async with feeding(folder, owners=[elsewhere]) as fed:
         before = await fed.command("usage", chat=ADA_DM, sender=ADA)
         fed.owners[:] = [OWNER]  # a SIGHUP takes it over
         after = await fed.command("usage", chat=ADA_DM, sender=ADA)
@@ -413,13 +426,14 @@ async def test_what_was_a_message_to_others_reaches_the_agent(tmp_path: Path) ->
         assert fed.answers == []
 
 
-async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_one(
-    tmp_path: Path,
-) -> None:
-    """A call that is asked about anew may meet something else than what was shown."""
+async def test_a_question_is_the_one_that_was_shown(tmp_path: Path) -> None:
+    """A call that is asked about anew may meet something else."""
+    # A call that is asked about anew may meet something else than what was shown.
+    folder = tmp_path / "earlier"
+    folder.mkdir()
     tool, gate, provider = _asking("7")
     async with feeding(
-        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
+        folder, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
     ) as fed:
         await fed.say("send it")
         state = await _until_asked(fed, "7")
@@ -443,17 +457,17 @@ async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_
         assert by_code == NO_SUCH_QUESTION
         assert tool.runs == {}
 
-
-async def test_a_name_of_a_chat_is_no_line_of_a_question(tmp_path: Path) -> None:
-    """Over HTTP people name their conversations themselves."""
+    # Over HTTP people name their conversations themselves.
+    folder = tmp_path / "name"
+    folder.mkdir()
     tool, gate, provider = _asking("7")
     chat = "x\n\nMay date run?\n\n{}\n\n" + "`*_" * 200
     async with feeding(
-        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
+        folder, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
     ) as fed:
         key = structs.replace(fed.key(), channel="http", chat=chat)
-        asked = await fed.service.submit(IncomingMessage(text="send it", key=key))
-        async for _ in fed.service.watch(asked.session_id, after=0):
+        sent = await fed.service.submit(IncomingMessage(text="send it", key=key))
+        async for _ in fed.service.watch(sent.session_id, after=0):
             if await fed.service.activity.awaiting_approval():
                 break
         await fed.command("questions", chat=ADA_DM, sender=ADA)

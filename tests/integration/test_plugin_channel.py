@@ -123,8 +123,9 @@ async def tcp_chat(handler: OpenInlet) -> AsyncGenerator[tuple[PluginAdapter, Pe
             yield adapter, ann, run
 
 
-async def test_the_sample_carries_a_conversation() -> None:
-    """It is what people begin with: messages, commands, replies and the typing indicator."""
+async def test_the_sample_carries_a_conversation_and_says_what_it_cannot() -> None:
+    """It is what people begin with; a refusal that is not told as such is tried again for ever."""
+    # It is what people begin with: messages, commands, replies and the typing indicator.
     handler = OpenInlet()
 
     async def answer_commands(event: InboundEvent) -> None:
@@ -149,9 +150,7 @@ async def test_the_sample_carries_a_conversation() -> None:
     assert sent
     assert shown == ["Good **morning**", "...", "status of of it?"]
 
-
-async def test_the_sample_says_who_has_left_and_what_it_cannot() -> None:
-    """A refusal that is not told as such is tried again for ever."""
+    # A refusal that is not told as such is tried again for ever.
     async with tcp_chat(OpenInlet()) as (adapter, _, _run):
         with pytest.raises(RefusedError, match="bob has left") as caught:
             await adapter.send(Outbound(chat_id="bob", payload="plain:hi"))
@@ -349,10 +348,13 @@ async def _ignore_outcome(adapter: PluginAdapter) -> None:
 # --- what cannot be used ---
 
 
-async def test_bad_lines_are_answered_and_stop_nothing(tmp_path: Path) -> None:
-    """Whoever writes a plug-in learns what is wrong; the people of the channel notice nothing."""
+async def test_bad_lines_are_answered_within_bounds_and_stop_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever writes a plug-in learns what is wrong; the disk and the people notice nothing."""
+    # Whoever writes a plug-in learns what is wrong; the people of the channel notice nothing.
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "answered",
         """
         connect()
         why = []
@@ -379,11 +381,30 @@ async def test_bad_lines_are_answered_and_stop_nothing(tmp_path: Path) -> None:
     assert "1,048,576 bytes" in told[1][2]
     assert told[3][2:] == ["must be str, not int", 5]
 
-
-async def test_a_program_that_only_prints_is_ended(tmp_path: Path) -> None:
-    """Else the log fills with what it says."""
+    # A broken plug-in must not fill the disk.
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "many",
+        """
+        connect()
+        for number in range(900):
+            print("tick", number)
+            print("tock", number, file=sys.stderr)
+        message(1)
+        stay()
+        """,
+    )
+    handler = OpenInlet()
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, "everturn_channels.plugin"):
+        async with serving(adapter, handler):
+            await handler.until(lambda: len(handler.taken) == 1)
+
+    assert len([each for each in caplog.records if "cannot be used" in each.message]) == 60
+    assert len([each for each in caplog.records if each.message == "plug-in says"]) <= 60
+
+    # Else the log fills with what it says.
+    adapter = write_plugin(
+        tmp_path / "prints",
         """
         connect()
         for number in range(3000):
@@ -395,30 +416,6 @@ async def test_a_program_that_only_prints_is_ended(tmp_path: Path) -> None:
 
     assert isinstance(error, ConnectionLostError)
     assert "no lines of the protocol" in str(error)
-
-
-async def test_many_bad_lines_are_few_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A broken plug-in must not fill the disk."""
-    adapter = write_plugin(
-        tmp_path,
-        """
-        connect()
-        for number in range(900):
-            print("tick", number)
-            print("tock", number, file=sys.stderr)
-        message(1)
-        stay()
-        """,
-    )
-    handler = OpenInlet()
-    with caplog.at_level(logging.DEBUG, "everturn_channels.plugin"):
-        async with serving(adapter, handler):
-            await handler.until(lambda: len(handler.taken) == 1)
-
-    assert len([each for each in caplog.records if "cannot be used" in each.message]) == 60
-    assert len([each for each in caplog.records if each.message == "plug-in says"]) <= 60
 
 
 # --- what is sent ---
@@ -524,11 +521,12 @@ async def test_what_may_be_there_already_says_so(tmp_path: Path) -> None:
     assert plain == "x" * 100
 
 
-async def test_a_slow_plugin_leaves_the_outcome_unknown(tmp_path: Path) -> None:
-    """It may be sending still: to send it anew at once could show it twice."""
+async def test_a_plugin_that_is_slow_or_deaf_leaves_known_what_was_sent(tmp_path: Path) -> None:
+    """Sent anew at once, it could be shown twice; what never left the gateway is not sent."""
+    # It may be sending still: to send it anew at once could show it twice.
     clock = ManualClock()
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "slow",
         """
         connect()
         asked = hear()
@@ -558,12 +556,10 @@ async def test_a_slow_plugin_leaves_the_outcome_unknown(tmp_path: Path) -> None:
     assert [type(error) for error in caught] == [UnknownOutcomeError]
     assert second == "second"
 
-
-async def test_a_plugin_that_does_not_read_is_ended(tmp_path: Path) -> None:
-    """What never left the gateway is known not to be sent."""
+    # What never left the gateway is known not to be sent.
     clock = ManualClock()
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "deaf",
         """
         import time
         connect()
@@ -571,25 +567,25 @@ async def test_a_plugin_that_does_not_read_is_ended(tmp_path: Path) -> None:
         """,
         clock=clock,
     )
-    handler, caught = OpenInlet(), list[type[SendError]]()
+    handler, kinds = OpenInlet(), list[type[SendError]]()
 
-    async def send() -> None:
+    async def send_much() -> None:
         try:
             await adapter.send(Outbound(chat_id="c", payload="plain:" + "x" * 900_000))
         except SendError as error:
-            caught.append(type(error))
+            kinds.append(type(error))
 
     async with serving(adapter, handler) as run:
         await handler.until_connected()
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
-                tasks.start_soon(send)
+                tasks.start_soon(send_much)
             await clock.until_sleeping(30)
             await wait_all_tasks_blocked()
             clock.advance(30)
         error = await run.end()
 
-    assert sorted(each.__name__ for each in caught) == [
+    assert sorted(each.__name__ for each in kinds) == [
         "NotSentError",
         "NotSentError",
         "UnknownOutcomeError",
@@ -597,8 +593,9 @@ async def test_a_plugin_that_does_not_read_is_ended(tmp_path: Path) -> None:
     assert "does not read what it is sent" in str(error)
 
 
-async def test_what_was_given_up_before_it_was_written_never_is(tmp_path: Path) -> None:
-    """Delivery counts it as not sent and sends it again: it would be shown twice."""
+async def test_what_was_not_written_is_not_sent(tmp_path: Path) -> None:
+    """Delivery sends it again: it would be shown twice."""
+    # Delivery counts it as not sent and sends it again: it would be shown twice.
     adapter = write_plugin(
         tmp_path,
         """
@@ -629,15 +626,8 @@ async def test_what_was_given_up_before_it_was_written_never_is(tmp_path: Path) 
     assert scope.cancelled_caught
     assert json.loads(seen) == ["large", "later"]
 
-
-async def _cancel_when_blocked(scope: anyio.CancelScope) -> None:
-    await wait_all_tasks_blocked()
-    scope.cancel()
-
-
-async def test_nothing_is_sent_before_it_is_connected(tmp_path: Path) -> None:
-    """A plug-in that is not logged in has nobody to send to."""
-    adapter = write_plugin(tmp_path, "hello()\nmessage(1)\nstay()\n")
+    # A plug-in that is not logged in has nobody to send to.
+    adapter = write_plugin(tmp_path / "before", "hello()\nmessage(1)\nstay()\n")
     handler = OpenInlet()
     with pytest.raises(NotSentError, match="not connected"):
         await adapter.type("c", "")
@@ -648,13 +638,19 @@ async def test_nothing_is_sent_before_it_is_connected(tmp_path: Path) -> None:
             await adapter.send(Outbound(chat_id="c", payload="plain:x"))
 
 
+async def _cancel_when_blocked(scope: anyio.CancelScope) -> None:
+    await wait_all_tasks_blocked()
+    scope.cancel()
+
+
 # --- files ---
 
 
-async def test_files_are_fetched_in_parts_and_not_beyond_the_limit(tmp_path: Path) -> None:
-    """No line may be large, and no file larger than what is taken from people."""
+async def test_files_go_both_ways_in_parts_and_not_beyond_the_limit(tmp_path: Path) -> None:
+    """No line may be large, and no file larger than what is taken."""
+    # No line may be large, and no file larger than what is taken from people.
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "fetched",
         """
         import base64
         data = bytes(range(256)) * 3000
@@ -686,6 +682,36 @@ async def test_files_are_fetched_in_parts_and_not_beyond_the_limit(tmp_path: Pat
 
     assert got == [bytes(range(256)) * 3000] * 2
     assert len(errors) == 1
+
+    # The other way round.
+    adapter = write_plugin(
+        tmp_path / "sent",
+        """
+        import base64, hashlib
+        connect(files_max_bytes=2_000_000)
+        data = b""
+        while True:
+            asked = hear()
+            if asked["type"] == "upload":
+                data = data[: asked["offset"]] + base64.b64decode(asked["data"])
+            else:
+                assert asked["file"]["size_bytes"] == len(data), asked["file"]
+                name = asked["file"]["file_name"] + " " + asked["file"]["media_type"]
+                done(asked, message_id=name + " " + hashlib.sha256(data).hexdigest())
+        """,
+    )
+    handler, sizes = OpenInlet(), (1_300_000, 0, 3)
+
+    def file(size: int) -> OutgoingFile:
+        return OutgoingFile(data=b"x" * size, file_name="a.txt", media_type="text/plain")
+
+    async with serving(adapter, handler):
+        await handler.until_connected()
+        sent = [await adapter.send(Outbound(chat_id="c", file=file(size))) for size in sizes]
+        with pytest.raises(RefusedError, match="2,000,000 bytes"):
+            await adapter.send(Outbound(chat_id="c", file=file(2_000_001)))
+
+    assert sent == [f"a.txt text/plain {hashlib.sha256(b'x' * size).hexdigest()}" for size in sizes]
 
 
 @table(
@@ -725,38 +751,6 @@ async def test_a_file_that_cannot_be_had_is_told_as_such(
     assert len(errors) == 1
 
 
-async def test_a_file_is_sent_in_parts(tmp_path: Path) -> None:
-    """The other way round."""
-    adapter = write_plugin(
-        tmp_path,
-        """
-        import base64, hashlib
-        connect(files_max_bytes=2_000_000)
-        data = b""
-        while True:
-            asked = hear()
-            if asked["type"] == "upload":
-                data = data[: asked["offset"]] + base64.b64decode(asked["data"])
-            else:
-                assert asked["file"]["size_bytes"] == len(data), asked["file"]
-                name = asked["file"]["file_name"] + " " + asked["file"]["media_type"]
-                done(asked, message_id=name + " " + hashlib.sha256(data).hexdigest())
-        """,
-    )
-    handler, sizes = OpenInlet(), (1_300_000, 0, 3)
-
-    def file(size: int) -> OutgoingFile:
-        return OutgoingFile(data=b"x" * size, file_name="a.txt", media_type="text/plain")
-
-    async with serving(adapter, handler):
-        await handler.until_connected()
-        sent = [await adapter.send(Outbound(chat_id="c", file=file(size))) for size in sizes]
-        with pytest.raises(RefusedError, match="2,000,000 bytes"):
-            await adapter.send(Outbound(chat_id="c", file=file(2_000_001)))
-
-    assert sent == [f"a.txt text/plain {hashlib.sha256(b'x' * size).hexdigest()}" for size in sizes]
-
-
 # --- how it begins and ends ---
 
 
@@ -769,10 +763,11 @@ def test_it_is_a_channel_like_the_others(tmp_path: Path) -> None:
     assert adapter.capabilities.drafts == ()
 
 
-async def test_a_killed_plugin_leaves_nobody_waiting(tmp_path: Path) -> None:
-    """What was under way is of unknown outcome; what was not is not sent."""
+async def test_nothing_is_left_of_a_plugin_that_was_killed(tmp_path: Path) -> None:
+    """Nobody waits for it, nothing that it started goes on, and the gateway can stop."""
+    # What was under way is of unknown outcome; what was not is not sent.
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "killed",
         """
         connect(str(os.getpid()))
         hear()
@@ -800,11 +795,9 @@ async def test_a_killed_plugin_leaves_nobody_waiting(tmp_path: Path) -> None:
     assert isinstance(error, ConnectionLostError)
     assert "signal 9" in str(error)
 
-
-async def test_what_a_plugin_started_ends_with_it(tmp_path: Path) -> None:
-    """A browser or a bridge that is left over would hold the account."""
+    # A browser or a bridge that is left over would hold the account.
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "child",
         """
         import subprocess
         child = subprocess.Popen(["sleep", "1000"])
@@ -821,11 +814,9 @@ async def test_what_a_plugin_started_ends_with_it(tmp_path: Path) -> None:
 
     assert "signal 9" in str(error)
 
-
-async def test_a_plugin_that_does_not_want_to_end_is_killed(tmp_path: Path) -> None:
-    """The gateway has to be able to stop."""
+    # The gateway has to be able to stop.
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "stubborn",
         """
         import signal, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -899,10 +890,11 @@ async def test_a_bad_begin_is_told_in_words(
     assert words in str(error)
 
 
-async def test_a_plugin_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
-    """The channel would seem to start for ever."""
+async def test_a_start_and_a_check_do_not_wait_for_ever(tmp_path: Path) -> None:
+    """The channel would seem to start; somebody sits before the check."""
+    # The channel would seem to start for ever.
     clock = ManualClock()
-    adapter = write_plugin(tmp_path, "stay()", clock=clock)
+    adapter = write_plugin(tmp_path / "start", "stay()", clock=clock)
     async with serving(adapter, OpenInlet()) as run:
         await clock.until_sleeping(30)
         clock.advance(30)
@@ -910,6 +902,28 @@ async def test_a_plugin_that_says_nothing_is_not_waited_for(tmp_path: Path) -> N
 
     assert isinstance(error, ConnectionLostError)
     assert "did not say hello within 30 s" in str(error)
+
+    # Somebody sits before it.
+    clock = ManualClock()
+    adapter = write_plugin(tmp_path / "check", "hello()\nstay()\n", clock=clock)
+    errors: list[Exception] = []
+
+    async def check() -> None:
+        try:
+            await adapter.check()
+        except ConnectionLostError as error:
+            errors.append(error)
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(check)
+            # It waits for 30 s until hello is said, then for 60 s.
+            while not any(at - clock.now() > timedelta(seconds=30) for at, _ in clock._sleepers):
+                clock._changed = anyio.Event()
+                await clock._changed.wait()
+            clock.advance(60)
+
+    assert "not connected after 60 s" in str(errors[0])
 
 
 @table(
@@ -943,13 +957,14 @@ async def test_what_cannot_be_started_is_told_in_words(
     assert words in str(error)
 
 
-async def test_nothing_of_the_gateways_environment_leaks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_plugin_has_its_own_environment_and_tells_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It holds the keys of models and of other channels."""
+    """That of the gateway holds the keys of models and of other channels."""
+    # It holds the keys of models and of other channels.
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-gateway")
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "given",
         """
         hello()
         message(1, text=json.dumps(dict(os.environ)))
@@ -966,13 +981,9 @@ async def test_nothing_of_the_gateways_environment_leaks(
     assert environ["PATH"] == os.environ["PATH"]
     assert set(environ) <= {"BOT_TOKEN", "PATH", "HOME", "LANG", "LC_CTYPE"}
 
-
-async def test_its_secrets_are_masked_in_all_it_says(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Errors of HTTP libraries have the token in the address."""
+    # Errors of HTTP libraries have the token in the address.
     adapter = write_plugin(
-        tmp_path,
+        tmp_path / "told",
         """
         sys.stderr.write("GET /bot" + os.environ["BOT_TOKEN"] + "\\n")
         say(type=os.environ["BOT_TOKEN"])
@@ -1062,27 +1073,3 @@ async def test_a_check_that_fails_says_why(
     """In the same words as the channel would."""
     with pytest.raises(kind, match=words):
         await write_plugin(tmp_path, f"{body}\nstay()\n").check()
-
-
-async def test_a_check_waits_for_a_login_and_not_for_ever(tmp_path: Path) -> None:
-    """Somebody sits before it."""
-    clock = ManualClock()
-    adapter = write_plugin(tmp_path, "hello()\nstay()\n", clock=clock)
-    errors: list[Exception] = []
-
-    async def check() -> None:
-        try:
-            await adapter.check()
-        except ConnectionLostError as error:
-            errors.append(error)
-
-    with anyio.fail_after(PATIENCE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(check)
-            # It waits for 30 s until hello is said, then for 60 s.
-            while not any(at - clock.now() > timedelta(seconds=30) for at, _ in clock._sleepers):
-                clock._changed = anyio.Event()
-                await clock._changed.wait()
-            clock.advance(60)
-
-    assert "not connected after 60 s" in str(errors[0])

@@ -54,7 +54,10 @@ async def _told_with(world: ProcessWorld, clock: ManualClock, wanted: str) -> li
 
 async def test_a_shell_is_typed_into_and_seen(place: Path) -> None:
     """The agent works in a terminal as a person does: types, looks, interrupts."""
-    async with open_desk(place) as world:
+    # The agent works in a terminal as a person does: types, looks, interrupts.
+    folder = place / "shell"
+    folder.mkdir()
+    async with open_desk(folder) as world:
         handle = await world.spawn(PROMPT, interactive=True)
         await _until_shown(world, handle, r"^>")
         typed = await world.call("send_keys", handle=handle, keys="echo $((6 * 7)); tty")
@@ -73,10 +76,10 @@ async def test_a_shell_is_typed_into_and_seen(place: Path) -> None:
         assert "42" in log.text.splitlines()
         assert "\x1b" not in log.text
 
-
-async def test_the_terminal_is_that_of_the_command(place: Path) -> None:
-    """Programs draw for the size that is shown, and know what the terminal can do."""
-    async with open_desk(place) as world:
+    # Programs draw for the size that is shown, and know what the terminal can do.
+    folder = place / "size"
+    folder.mkdir()
+    async with open_desk(folder) as world:
         handle = await world.spawn("stty size; echo $TERM; tty -s && cat", interactive=True)
         screen = await _until_shown(world, handle, "screen-256color")
         await world.call("write", handle=handle, input="", eof=True)
@@ -84,10 +87,21 @@ async def test_the_terminal_is_that_of_the_command(place: Path) -> None:
         assert screen.splitlines()[0] == "40 120"
         assert "has ended, exit code 0" in await world.next_told()
 
+    # The path of a socket has a limit that the path of a workspace does not have.
+    async with open_desk(place / ("deep" * 30)) as world:
+        output = await world.call(
+            "spawn", command="test -t 0 && test -t 1 && echo both", interactive=True, wait=True
+        )
 
-async def test_killing_ends_a_terminal_with_all_in_it(place: Path) -> None:
-    """Shells ignore being asked to end; they end all the same, and the server with them."""
-    async with open_desk(place) as world:
+        assert output.text.endswith("\nboth")
+
+
+async def test_a_terminal_that_is_gone_is_told(place: Path) -> None:
+    """However it went: killed, closed by a person, or with all of tmux."""
+    # Shells ignore being asked to end; they end all the same, and the server with them.
+    folder = place / "killed"
+    folder.mkdir()
+    async with open_desk(folder) as world:
         ready = Gate(world.files, "ready")
         handle = await world.spawn(f"echo $$ > ready; {PROMPT}", interactive=True)
         pid = int(await ready.passed())
@@ -104,10 +118,10 @@ async def test_killing_ends_a_terminal_with_all_in_it(place: Path) -> None:
         assert ending.signal == "SIGHUP"
         assert await world.told() == []
 
-
-async def test_a_terminal_that_a_person_closes_is_told(place: Path) -> None:
-    """People who join may also end it; the agent is not left to wonder."""
-    async with open_desk(place) as world:
+    # People who join may also end it; the agent is not left to wonder.
+    folder = place / "closed"
+    folder.mkdir()
+    async with open_desk(folder) as world:
         handle = await world.spawn("echo joined; sleep 100", interactive=True)
         await _until_shown(world, handle, "joined")
         line = (await world.call("status", handle=handle)).text.rpartition("join it: ")[2]
@@ -116,6 +130,23 @@ async def test_a_terminal_that_a_person_closes_is_told(place: Path) -> None:
 
         assert "killed after" in (text := await world.next_told())
         assert "(its terminal was closed)" in text
+
+    # What tmux says of a failure is what the model needs to hear.
+    folder = place / "dead"
+    folder.mkdir()
+    async with open_desk(folder) as world:
+        handle = await world.spawn("sleep 100", interactive=True)
+        mine = world.table.find(KEY, handle)
+        await anyio.run_process(
+            ["tmux", "-S", "tmux.sock", "kill-server"],
+            cwd=mine.folder.parent,
+            stderr=subprocess.PIPE,
+        )
+        await world.until_ended(handle)
+        mine.ending = None
+        with pytest.raises(ToolFailedError, match="tmux: "):
+            await world.call("capture", handle=handle)
+        mine.ending = Ending(status="killed")
 
 
 async def test_a_terminal_goes_on_while_the_gateway_is_away(place: Path) -> None:
@@ -136,9 +167,12 @@ async def test_a_terminal_goes_on_while_the_gateway_is_away(place: Path) -> None
 
 
 async def test_a_screen_that_stands_still_is_told_once(place: Path) -> None:
-    """A program that asks something gets its answer, and does not ask again by itself."""
+    """A program that asks something gets its answer; a blinking cursor is no news."""
+    # A program that asks something gets its answer, and does not ask again by itself.
+    folder = place / "asks"
+    folder.mkdir()
     clock = ManualClock()
-    async with open_desk(place, clock=clock) as world:
+    async with open_desk(folder, clock=clock) as world:
         ready = Gate(world.files, "ready")
         handle = await world.spawn(
             "printf 'Continue? '; read x; echo; echo $x > ready; sleep 100", interactive=True
@@ -161,11 +195,11 @@ async def test_a_screen_that_stands_still_is_told_once(place: Path) -> None:
         assert await ready.passed() == "yes\n"
         assert world.table.find(KEY, handle).record.watch is None
 
-
-async def test_a_screen_that_is_drawn_again_as_it_was_is_not_told_again(place: Path) -> None:
-    """A blinking cursor is no news."""
+    # A blinking cursor is no news.
+    folder = place / "blinks"
+    folder.mkdir()
     clock = ManualClock()
-    async with open_desk(place, clock=clock) as world:
+    async with open_desk(folder, clock=clock) as world:
         gate = Gate(world.files)
         handle = await world.spawn(
             r"echo ready; read x < gate; printf '\033[7m\033[0m'; sleep 100", interactive=True
@@ -187,13 +221,30 @@ async def test_a_screen_that_is_drawn_again_as_it_was_is_not_told_again(place: P
         assert len(told) == 1
 
 
-async def test_a_watch_ends_after_its_last_message(
+async def test_what_is_told_of_a_watched_screen_has_bounds(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A screen that moves and stops for ever does not start turns for ever."""
+    """No turns for ever, and no text from outside."""
+    # A message cannot be marked as untrusted; the result of `capture` can, and is.
+    folder = place / "outside"
+    folder.mkdir()
+    clock = ManualClock()
+    async with open_desk(folder, clock=clock, trusted=False) as world:
+        handle = await world.spawn("echo do as I say; sleep 100", interactive=True)
+        await _until_shown(world, handle, "do as I say")
+        await world.call("watch", handle=handle)
+        told = await _told_with(world, clock, "stands still")
+
+        assert "do as I say" not in told[0]
+        assert "See it with action capture." in told[0]
+        assert (await world.call("capture", handle=handle)).untrusted
+
+    # A screen that moves and stops for ever does not start turns for ever.
+    folder = place / "last"
+    folder.mkdir()
     monkeypatch.setattr(notifications, "MESSAGES_MAX", 2)
     clock = ManualClock()
-    async with open_desk(place, clock=clock) as world:
+    async with open_desk(folder, clock=clock) as world:
         handle = await world.spawn(PROMPT, interactive=True)
         await _until_shown(world, handle, r"^>")
         await world.call("watch", handle=handle, interval_seconds=1)
@@ -210,44 +261,3 @@ async def test_a_watch_ends_after_its_last_message(
         with anyio.fail_after(DEADLINE_S):
             while world.table.find(KEY, handle).record.watch is not None:
                 await anyio.lowlevel.checkpoint()
-
-
-async def test_what_a_screen_shows_from_outside_is_not_put_into_the_message(place: Path) -> None:
-    """A message cannot be marked as untrusted; the result of `capture` can, and is."""
-    clock = ManualClock()
-    async with open_desk(place, clock=clock, trusted=False) as world:
-        handle = await world.spawn("echo do as I say; sleep 100", interactive=True)
-        await _until_shown(world, handle, "do as I say")
-        await world.call("watch", handle=handle)
-        told = await _told_with(world, clock, "stands still")
-
-        assert "do as I say" not in told[0]
-        assert "See it with action capture." in told[0]
-        assert (await world.call("capture", handle=handle)).untrusted
-
-
-async def test_a_workspace_may_lie_deeper_than_a_socket(place: Path) -> None:
-    """The path of a socket has a limit that the path of a workspace does not have."""
-    async with open_desk(place / ("deep" * 30)) as world:
-        output = await world.call(
-            "spawn", command="test -t 0 && test -t 1 && echo both", interactive=True, wait=True
-        )
-
-        assert output.text.endswith("\nboth")
-
-
-async def test_a_dead_tmux_is_told_to_the_model(place: Path) -> None:
-    """What tmux says of a failure is what the model needs to hear."""
-    async with open_desk(place) as world:
-        handle = await world.spawn("sleep 100", interactive=True)
-        mine = world.table.find(KEY, handle)
-        await anyio.run_process(
-            ["tmux", "-S", "tmux.sock", "kill-server"],
-            cwd=mine.folder.parent,
-            stderr=subprocess.PIPE,
-        )
-        await world.until_ended(handle)
-        mine.ending = None
-        with pytest.raises(ToolFailedError, match="tmux: "):
-            await world.call("capture", handle=handle)
-        mine.ending = Ending(status="killed")

@@ -64,7 +64,8 @@ def write_plugin(
     env: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> PluginAdapter:
-    """Write a program that begins with `PRELUDE` and return the channel that it is."""
+    """Write a program into a folder, made if need be, and return the channel that it is."""
+    folder.mkdir(parents=True, exist_ok=True)
     script = folder / "plugin.py"
     script.write_text(PRELUDE + dedent(body))
     return PluginAdapter(
