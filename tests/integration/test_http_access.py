@@ -20,7 +20,7 @@ from support.gateway import (
     read_all,
     server_events,
 )
-from support.tables import table
+from support.one_gateway import on_one_gateway
 
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
@@ -45,7 +45,10 @@ async def statuses(
 async def test_with_a_token_only_livez_and_the_empty_docs_page_answer_without_it(
     tmp_path: Path,
 ) -> None:
-    """Nothing can be learned or done without the token; the page of the docs holds no data."""
+    """Nothing can be learned or done without the token; the page of the docs holds no data.
+
+    Behind a proxy the name of the host is the proxy's, and the token is what counts.
+    """
     server = ServerConfig(api_token=USER)
     async with open_http_gateway(tmp_path, server=server) as gateway:
         async with gateway.client() as client:
@@ -56,10 +59,11 @@ async def test_with_a_token_only_livez_and_the_empty_docs_page_answer_without_it
             refused = await client.post("/api/v1/sessions", json={"agent": "test"})
         async with gateway.client(token=USER) as client:
             right = await statuses(client, PATHS[:-1])
+            by_proxy = await statuses(client, PATHS[:-1], {"Host": "agents.example"})
             created = await client.post("/api/v1/sessions", json={"agent": "test"})
 
     assert without == wrong == basic == {401}
-    assert open_to_all == right == {200}
+    assert open_to_all == right == by_proxy == {200}
     assert refused.json()["type"] == "urn:everturn:problem:unauthorized"
     assert refused.headers["www-authenticate"].startswith("Bearer")
     assert USER not in refused.text
@@ -81,20 +85,28 @@ async def test_the_administration_needs_its_own_token_where_there_is_one(tmp_pat
 async def test_without_an_admin_token_the_administration_is_closed_beyond_loopback(
     tmp_path: Path,
 ) -> None:
-    """Closed by default: an API token that many have opens no administration to the network."""
+    """Closed by default: an API token that many have opens no administration to the network.
+
+    Nor does it send anything into the network behind, by a job with a webhook.
+    """
     server = ServerConfig(host="0.0.0.0", api_token=USER)  # noqa: S104 - the case
+    job = {"agent": "test", "every": 3600, "message": "x", "to": {"channel": "http", "chat": "a"}}
     async with open_http_gateway(tmp_path, server=server) as gateway:
         gateway.base_url = gateway.base_url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
         async with gateway.client(token=USER) as client:
             admin = await client.get("/api/v1/admin/agents")
             agents = await client.get("/api/v1/agents")
+            to_webhook = {**job, "to": {"webhook": "https://hooks.example.org/x"}}
+            hook = await client.post("/api/v1/schedules", json=to_webhook)
+            plain = await client.post("/api/v1/schedules", json=job)
 
-    assert admin.status_code == 403
-    assert admin.json()["type"] == "urn:everturn:problem:admin-closed"
-    assert agents.status_code == 200
+    for closed in (admin, hook):
+        assert closed.status_code == 403
+        assert closed.json()["type"] == "urn:everturn:problem:admin-closed"
+    assert (agents.status_code, plain.status_code) == (200, 201)
 
 
-@table(
+@on_one_gateway(
     ("headers", "status"),
     [
         ({"Host": "evil.example"}, 403),
@@ -111,27 +123,15 @@ async def test_without_an_admin_token_the_administration_is_closed_beyond_loopba
     ],
 )
 async def test_without_a_token_a_foreign_page_gets_nothing(
-    tmp_path: Path, headers: dict[str, str], status: int
+    gateway: HttpGateway, headers: dict[str, str], status: int
 ) -> None:
     """A browser on this machine cannot be made to talk to the agents by a page from elsewhere."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         answer = await client.get("/api/v1/agents", headers=headers)
 
     assert answer.status_code == status
     if status == 403:
         assert answer.json()["type"] == "urn:everturn:problem:foreign-host"
-
-
-async def test_with_a_token_any_host_name_will_do(tmp_path: Path) -> None:
-    """Behind a proxy the name is the proxy's; the token is what counts."""
-    server = ServerConfig(api_token=USER)
-    async with (
-        open_http_gateway(tmp_path, server=server) as gateway,
-        gateway.client(token=USER, headers={"Host": "agents.example"}) as client,
-    ):
-        answer = await client.get("/api/v1/agents")
-
-    assert answer.status_code == 200
 
 
 # --- limits ---
@@ -253,55 +253,46 @@ async def test_a_client_that_reads_nothing_does_not_keep_its_connection(tmp_path
     assert status == 200
 
 
-@table("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: loc"])
-async def test_a_silent_connection_is_closed(tmp_path: Path, said: bytes) -> None:
-    """Connections that never come to a request cannot use the server up."""
+async def test_a_silent_or_idle_connection_is_closed(tmp_path: Path) -> None:
+    """Connections that never come to a request, or to the next one, cannot use the server up."""
+    whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
     server = ServerConfig(idle_timeout_s=0.3)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
-        await connect(gateway) as stream,
+        AsyncExitStack() as stack,
     ):
-        if said:
-            await stream.send(said)
+        streams = []
+        for said in (b"", whole[:13], whole[:-10], whole):
+            stream = await stack.enter_async_context(await connect(gateway))
+            if said:
+                await stream.send(said)
+            streams.append(stream)
+        *silent, answered = [await read_all(stream) for stream in streams]
+
+    assert silent == [b"", b"", b""]
+    assert answered.startswith(b"HTTP/1.1 200 OK")
+    assert answered.endswith(b'{"status":"ok"}')
+
+
+@on_one_gateway(
+    "said",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 80_000,  # kept as it arrives
+        b"\x16\x03\x01 hello\r\n\r\n",
+    ],
+)
+async def test_an_endless_head_and_what_is_not_http_are_refused(
+    gateway: HttpGateway, said: bytes
+) -> None:
+    """A client of another protocol is told, and the server goes on."""
+    async with await connect(gateway) as stream:
+        await stream.send(said)
         answer = await read_all(stream)
-
-    assert answer == b""
-
-
-async def test_a_connection_is_closed_when_it_is_idle_after_a_request(tmp_path: Path) -> None:
-    """A connection that is kept alive is not kept for ever."""
-    server = ServerConfig(idle_timeout_s=0.3)
-    async with (
-        open_http_gateway(tmp_path, server=server) as gateway,
-        await connect(gateway) as stream,
-    ):
-        await stream.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        answer = await read_all(stream)
-
-    assert answer.startswith(b"HTTP/1.1 200 OK")
-    assert answer.endswith(b'{"status":"ok"}')
-
-
-async def test_an_endless_head_is_refused(tmp_path: Path) -> None:
-    """Headers are kept in memory while they arrive; there is an end to them."""
-    async with open_http_gateway(tmp_path) as gateway, await connect(gateway) as stream:
-        await stream.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 80_000)
-        answer = await read_all(stream)
+    async with gateway.client() as client:
+        later = await client.get("/livez")
 
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in answer
-
-
-async def test_what_is_not_http_is_refused(tmp_path: Path) -> None:
-    """A client of another protocol is told, and the server goes on."""
-    async with open_http_gateway(tmp_path) as gateway:
-        async with await connect(gateway) as stream:
-            await stream.send(b"\x16\x03\x01 hello\r\n\r\n")
-            answer = await read_all(stream)
-        async with gateway.client() as client:
-            later = await client.get("/livez")
-
-    assert answer.startswith(b"HTTP/1.1 400 ")
     assert later.status_code == 200
 
 
@@ -345,78 +336,54 @@ async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
 # --- listening ---
 
 
-async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    """The operator learns which address is taken, instead of a traceback."""
+async def test_where_it_cannot_or_must_not_listen_is_named(tmp_path: Path) -> None:
+    """A port that is taken, a mistyped host, and, closed by default, all hosts without a token.
+
+    The operator learns which address it was, instead of a traceback.
+    """
     async with open_http_gateway(tmp_path) as gateway:
         port = int(gateway.base_url.rpartition(":")[2])
         config = gateway.config
-        gateway.config = type(config)(
-            workspace=config.workspace,
-            agents_dir=config.agents_dir,
-            server=ServerConfig(port=port),
-        )
-        with pytest.raises(GatewayError) as caught:
-            await serve_http(gateway, on_ready=lambda _: None)
 
-    assert str(caught.value).startswith(f"cannot listen on 127.0.0.1:{port}: the port is in use")
+        async def error_of(server: ServerConfig) -> GatewayError:
+            gateway.config = type(config)(
+                workspace=config.workspace, agents_dir=config.agents_dir, server=server
+            )
+            with pytest.raises(GatewayError) as caught:
+                await serve_http(gateway, on_ready=lambda _: None)
+            return caught.value
 
+        in_use = await error_of(ServerConfig(port=port))
+        others = {
+            host: await error_of(ServerConfig(host=host, port=0, api_token=USER))
+            for host in ("192.0.2.1", "no-such-name.invalid")
+        }
+        open_to_all = await error_of(ServerConfig(host="0.0.0.0", port=0))  # noqa: S104 - the case
 
-@table("host", ["192.0.2.1", "no-such-name.invalid"])
-async def test_an_address_of_another_machine_is_named(tmp_path: Path, host: str) -> None:
-    """A mistyped host is an error that says which one."""
-    async with open_http_gateway(tmp_path) as gateway:
-        config = gateway.config
-        gateway.config = type(config)(
-            workspace=config.workspace,
-            agents_dir=config.agents_dir,
-            server=ServerConfig(host=host, port=0, api_token=USER),
-        )
-        with pytest.raises(GatewayError) as caught:
-            await serve_http(gateway, on_ready=lambda _: None)
-
-    assert f"cannot listen on {host}:0" in str(caught.value)
+    assert str(in_use).startswith(f"cannot listen on 127.0.0.1:{port}: the port is in use")
+    for host, error in others.items():
+        assert f"cannot listen on {host}:0" in str(error)
+    assert isinstance(open_to_all, ConfigError)
+    assert [fault.field for fault in open_to_all.faults] == ["server.host"]
 
 
-async def test_no_listener_beyond_loopback_without_a_token(tmp_path: Path) -> None:
-    """Closed by default, whoever builds the configuration."""
-    async with open_http_gateway(tmp_path) as gateway:
-        config = gateway.config
-        gateway.config = type(config)(
-            workspace=config.workspace,
-            agents_dir=config.agents_dir,
-            server=ServerConfig(host="0.0.0.0", port=0),  # noqa: S104 - the case
-        )
-        with pytest.raises(ConfigError) as caught:
-            await serve_http(gateway, on_ready=lambda _: None)
+async def test_a_server_reports_its_port_frees_it_and_leaves_signals_alone(tmp_path: Path) -> None:
+    """Port 0 takes a free one, which a restart finds again; nobody learns of which software it is.
 
-    assert [fault.field for fault in caught.value.faults] == ["server.host"]
-
-
-async def test_signals_stay_with_the_program(tmp_path: Path) -> None:
-    """Who stops the gateway is decided in one place, and it is not the HTTP server."""
+    Who stops the gateway is decided in one place, and it is not the HTTP server.
+    """
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    async with open_http_gateway(tmp_path):
+    local = ServerConfig(host="localhost")
+    async with open_http_gateway(tmp_path, server=local) as gateway, gateway.client() as client:
         during = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-
-    assert during == before
-
-
-async def test_the_port_is_free_after_the_server_stopped(tmp_path: Path) -> None:
-    """A restart finds its port again."""
-    async with open_http_gateway(tmp_path) as gateway:
-        port = int(gateway.base_url.rpartition(":")[2])
-        async with gateway.client() as client:
-            await client.get("/livez")
+        host, _, port = gateway.base_url.rpartition(":")
+        answer = await client.get("/livez")
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        again.bind(("127.0.0.1", port))
+        again.bind(("127.0.0.1", int(port)))
         again.listen()
 
-
-async def test_answers_do_not_name_the_server_software(tmp_path: Path) -> None:
-    """Nobody learns which versions to look up holes for."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        answer = await client.get("/livez")
-
-    assert "server" not in answer.headers
-    assert "x-powered-by" not in answer.headers
+    assert during == before
+    assert (host, int(port) > 0) == ("http://localhost", True)
+    assert answer.status_code == 200
+    assert not {"server", "x-powered-by"} & set(answer.headers)

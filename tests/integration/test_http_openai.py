@@ -23,17 +23,26 @@ from everturn_gateway.config.settings import ServerConfig
 WORDS = "one two three four"
 
 
-async def test_agents_are_models(tmp_path: Path) -> None:
-    """A client's menu of models shows the agents."""
+async def test_agents_are_models_and_do_what_models_of_text_do(tmp_path: Path) -> None:
+    """A client's menu shows the agents; one that looks for another is told so in its own shape."""
+    paths = ("embeddings", "images/generations", "completions", "moderations")
     async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
         models = [model async for model in client.models.list()]
         model = await client.models.retrieve("test")
         with pytest.raises(openai.NotFoundError) as unknown:
             await client.models.retrieve("nobody")
+        missing: dict[str, openai.NotFoundError] = {}
+        for path in paths:
+            with pytest.raises(openai.NotFoundError) as caught:
+                await client.post(f"/{path}", body={"model": "test"}, cast_to=object)
+            missing[path] = caught.value
 
     assert [m.id for m in models] == ["test"]
     assert (model.id, model.object, model.owned_by) == ("test", "model", "everturn")
     assert unknown.value.code == "model_not_found"
+    for path, error in missing.items():
+        assert f"there is no /v1/{path} here" in error.message
+        assert error.type == "invalid_request_error"
 
 
 async def test_a_completion_has_text_usage_and_reason(tmp_path: Path) -> None:
@@ -59,17 +68,27 @@ async def test_a_completion_has_text_usage_and_reason(tmp_path: Path) -> None:
 
 
 async def test_a_streamed_completion_is_the_same_in_pieces(tmp_path: Path) -> None:
-    """What a client shows while it streams is what it would have got at once."""
+    """What a client shows while it streams is what it would have got at once.
+
+    One that does not know the last chunk without choices, with the usage, is not given it; and
+    those that read the bytes themselves look for `data:` lines and `[DONE]`.
+    """
     usage = Usage(input_tokens=7, output_tokens=3)
-    provider = ScriptedProvider(Reply(text=WORDS, usage=usage))
+    provider = ScriptedProvider(*[Reply(text=WORDS, usage=usage) for _ in range(3)])
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,
         client_of(gateway) as client,
+        gateway.client() as reader,
     ):
         stream = await client.chat.completions.create(
             model="test", messages=HI, stream=True, stream_options={"include_usage": True}
         )
         chunks = [chunk async for chunk in stream]
+        stream = await client.chat.completions.create(model="test", messages=HI, stream=True)
+        unasked = [chunk async for chunk in stream]
+        raw = await reader.post(
+            "/v1/chat/completions", json={"model": "test", "messages": HI, "stream": True}
+        )
 
     deltas = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(deltas) == WORDS
@@ -81,16 +100,13 @@ async def test_a_streamed_completion_is_the_same_in_pieces(tmp_path: Path) -> No
     assert chunks[-1].usage.total_tokens == 10
     assert [chunk.usage for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
     assert len({chunk.id for chunk in chunks}) == 1
-
-
-async def test_usage_is_streamed_only_when_it_is_asked_for(tmp_path: Path) -> None:
-    """A client that does not know the last chunk without choices is not given one."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        stream = await client.chat.completions.create(model="test", messages=HI, stream=True)
-        chunks = [chunk async for chunk in stream]
-
-    assert all(chunk.choices for chunk in chunks)
-    assert all("usage" not in chunk.model_fields_set for chunk in chunks)
+    assert all(chunk.choices for chunk in unasked)
+    assert all("usage" not in chunk.model_fields_set for chunk in unasked)
+    lines = [line for line in raw.text.split("\n\n") if line]
+    assert raw.headers["content-type"].startswith("text/event-stream")
+    assert all(line.startswith("data: ") for line in lines)
+    assert lines[-1] == "data: [DONE]"
+    assert orjson.loads(lines[0][6:])["object"] == "chat.completion.chunk"
 
 
 async def test_without_a_conversation_a_call_is_one_stateless_turn(tmp_path: Path) -> None:
@@ -314,46 +330,27 @@ async def test_errors_have_the_shape_of_openai(tmp_path: Path) -> None:
     assert all(set(answer.json()) == {"error"} for answer in answers)
 
 
-@table(
-    "path",
-    ["embeddings", "images/generations", "completions", "moderations"],
-)
-async def test_what_agents_do_not_do_is_not_found(tmp_path: Path, path: str) -> None:
-    """A client that looks for another model is told so in its own shape."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        with pytest.raises(openai.NotFoundError) as missing:
-            await client.post(f"/{path}", body={"model": "test"}, cast_to=object)
+async def test_a_failed_turn_is_an_error_and_is_not_repeated_by_the_client(tmp_path: Path) -> None:
+    """The official client repeats server errors by itself; that would say the message again.
 
-    assert f"there is no /v1/{path} here" in missing.value.message
-    assert missing.value.type == "invalid_request_error"
-
-
-async def test_a_failed_turn_is_not_repeated_by_the_client(tmp_path: Path) -> None:
-    """The official client repeats server errors by itself; that would say the message again."""
-    provider = ScriptedProvider(ModelAuthError("the key was refused"))
+    A stream that breaks off without a word would look like an answer.
+    """
+    provider = ScriptedProvider(*[ModelAuthError("the key was refused") for _ in range(2)])
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,
         client_of(gateway, retries=2) as client,
     ):
         with pytest.raises(openai.InternalServerError) as caught:
             await client.chat.completions.create(model="test", messages=HI, user="desk")
-
-    assert caught.value.message.endswith("the key was refused")
-    assert caught.value.code == "turn_failed"
-    assert len(provider.requests) == 1
-
-
-async def test_a_failed_turn_ends_its_stream_with_an_error(tmp_path: Path) -> None:
-    """A stream that breaks off without a word would look like an answer."""
-    provider = ScriptedProvider(ModelAuthError("the key was refused"))
-    async with (
-        open_http_gateway(tmp_path, provider=provider) as gateway,
-        client_of(gateway) as client,
-    ):
+        asked = len(provider.requests)
         stream = await client.chat.completions.create(model="test", messages=HI, stream=True)
         with pytest.raises(openai.APIError, match="the key was refused"):
             async for _ in stream:
                 pass
+
+    assert caught.value.message.endswith("the key was refused")
+    assert caught.value.code == "turn_failed"
+    assert asked == 1
 
 
 async def test_a_stream_that_its_client_closes_ends_the_stateless_turn(tmp_path: Path) -> None:
@@ -395,17 +392,3 @@ async def test_calls_run_side_by_side(tmp_path: Path) -> None:
             tasks.start_soon(ask, number)
 
     assert answers == {number: f"you said {number}" for number in range(20)}
-
-
-async def test_chunks_are_what_openai_sends(tmp_path: Path) -> None:
-    """Clients that read the bytes themselves look for `data:` lines and `[DONE]`."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        answer = await client.post(
-            "/v1/chat/completions", json={"model": "test", "messages": HI, "stream": True}
-        )
-
-    lines = [line for line in answer.text.split("\n\n") if line]
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    assert all(line.startswith("data: ") for line in lines)
-    assert lines[-1] == "data: [DONE]"
-    assert orjson.loads(lines[0][6:])["object"] == "chat.completion.chunk"

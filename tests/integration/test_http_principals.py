@@ -630,22 +630,6 @@ async def test_media_of_another_session_is_not_there(tmp_path: Path) -> None:
     assert set(tricks) == {404}
 
 
-async def test_a_readiness_probe_needs_no_more_than_read_and_learns_no_names(
-    tmp_path: Path,
-) -> None:
-    """What watches a process is often a stranger's program."""
-    async with people(tmp_path) as gateway:
-        probe = await gateway.client("probe", "read")
-        owner = await gateway.holder(API)
-        ready = await probe.get("/readyz")
-        gateway.gateway.is_ready = False
-        down = await probe.get("/readyz")
-        told = await owner.get("/readyz")
-
-    assert (ready.status_code, ready.json()["status"]) == (200, "ready")
-    assert (down.status_code, told.status_code) == (503, 503)
-
-
 async def test_whoever_is_limited_to_agents_is_told_of_no_other_in_any_way(tmp_path: Path) -> None:
     """Not by numbers of all of them, nor by the words of an error about one that is gone."""
     folder = tmp_path / "agents"

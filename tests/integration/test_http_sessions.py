@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import httpx2
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 
 from everturn_actors.events import Received
 from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ScriptedProvider, calling
-from everturn_gateway.config.settings import ServerConfig
 
 UNKNOWN = "20260101T000000000-00000000"
 
@@ -86,55 +86,40 @@ async def test_admin_lists_faults_and_reloads(tmp_path: Path) -> None:
     assert loaded == {"added": ["second"], "changed": [], "removed": [], "faults": []}
 
 
-async def test_a_session_is_created_at_its_location(tmp_path: Path) -> None:
-    """The answer names where the session is, and what is there is the same."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        created = await client.post("/api/v1/sessions", json={"agent": "test"})
-        found = await client.get(created.headers["location"])
+async def test_a_session_is_begun_at_its_location_and_a_named_chat_has_one(tmp_path: Path) -> None:
+    """The answer names where it is; a client that keeps its own names needs to store no ids.
 
-    assert created.status_code == 201
-    assert found.json() == created.json()
-    assert found.json()["agent"] == "test"
-    assert found.json()["channel"] == "http"
-    assert found.json()["status"] == "active"
-    assert found.json()["open_turn"] is None
-
-
-async def test_a_named_chat_continues_its_session(tmp_path: Path) -> None:
-    """A client that keeps its own names needs to store no ids."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        first = await client.post("/api/v1/sessions", json={"agent": "test", "chat": "desk 4"})
-        again = await client.post("/api/v1/sessions", json={"agent": "test", "chat": "desk 4"})
-        other = await client.post("/api/v1/sessions", json={"agent": "test", "chat": "desk 5"})
-
-    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 201)
-    assert again.json()["id"] == first.json()["id"] != other.json()["id"]
-
-
-async def test_a_chat_that_is_named_twice_at_once_is_one_session(tmp_path: Path) -> None:
-    """A double click begins one conversation, not two of which one is lost."""
+    A double click begins one conversation, not two of which one is lost.
+    """
     found: list[str] = []
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
 
-        async def name() -> None:
-            body = {"agent": "test", "chat": "desk"}
-            found.append((await client.post("/api/v1/sessions", json=body)).json()["id"])
+        async def begin(**body: str) -> httpx2.Response:
+            return await client.post("/api/v1/sessions", json={"agent": "test", **body})
 
+        async def name() -> None:
+            found.append((await begin(chat="desk")).json()["id"])
+
+        created = await begin()
+        shown = await client.get(created.headers["location"])
+        first, again, other = [await begin(chat=f"desk {number}") for number in (4, 4, 5)]
+        unknown = await begin(agent="nobody")
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(name)
 
+    assert created.status_code == 201
+    assert shown.json() == created.json()
+    assert shown.json()["agent"] == "test"
+    assert shown.json()["channel"] == "http"
+    assert shown.json()["status"] == "active"
+    assert shown.json()["open_turn"] is None
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 201)
+    assert again.json()["id"] == first.json()["id"] != other.json()["id"]
+    assert unknown.status_code == 404
+    assert unknown.json()["detail"] == "there is no agent 'nobody'; there are: test"
     assert len(found) == 10
     assert len(set(found)) == 1
-
-
-async def test_a_session_of_an_unknown_agent_is_refused(tmp_path: Path) -> None:
-    """The error names the agent that is missing and those that are there."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        answer = await client.post("/api/v1/sessions", json={"agent": "nobody"})
-
-    assert answer.status_code == 404
-    assert answer.json()["detail"] == "there is no agent 'nobody'; there are: test"
 
 
 async def test_sessions_are_listed_newest_first_page_by_page(tmp_path: Path) -> None:
@@ -176,42 +161,36 @@ async def test_reset_ends_a_session_and_its_chat_starts_anew(tmp_path: Path) -> 
     assert new.json()["id"] != old
 
 
-async def test_a_deleted_session_is_gone(tmp_path: Path) -> None:
-    """What a person asked to have removed cannot be read any more."""
+async def test_what_is_no_session_is_404_on_every_route(tmp_path: Path) -> None:
+    """In the same shape for a wrong id and for one that was deleted, whose words are gone."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        session_id = await gateway.session()
-        await say(gateway, session_id, "secret")
-        deleted = await client.delete(f"/api/v1/sessions/{session_id}")
-        answers = [
-            await client.get(f"/api/v1/sessions/{session_id}{path}")
-            for path in ("", "/messages", "/events")
-        ]
+        gone = await gateway.session()
+        await say(gateway, gone, "secret")
+        deleted = await client.delete(f"/api/v1/sessions/{gone}")
+        answers: dict[str, list[httpx2.Response]] = {}
+        for session_id in (gone, UNKNOWN):
+            base = f"/api/v1/sessions/{session_id}"
+            message = {"content": "hi"}
+            answers[session_id] = [
+                await client.get(base),
+                await client.delete(base),
+                await client.post(f"{base}/reset"),
+                await client.post(f"{base}/cancel"),
+                await client.get(f"{base}/messages"),
+                await client.post(f"{base}/messages", json=message),
+                await client.post(f"{base}/stream", json=message),
+                await client.get(f"{base}/events"),
+            ]
         rows = (await client.get("/api/v1/sessions")).json()["sessions"]
 
     assert deleted.status_code == 204
-    assert [answer.status_code for answer in answers] == [404, 404, 404]
     assert rows == []
-
-
-async def test_every_route_of_an_unknown_session_is_404(tmp_path: Path) -> None:
-    """A wrong id is said to be one, on every route, in the same shape."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        base = f"/api/v1/sessions/{UNKNOWN}"
-        message = {"content": "hi"}
-        answers = [
-            await client.get(base),
-            await client.delete(base),
-            await client.post(f"{base}/reset"),
-            await client.post(f"{base}/cancel"),
-            await client.get(f"{base}/messages"),
-            await client.post(f"{base}/messages", json=message),
-            await client.post(f"{base}/stream", json=message),
-            await client.get(f"{base}/events"),
-        ]
-
-    assert [answer.status_code for answer in answers] == [404] * 8
-    assert {answer.json()["type"] for answer in answers} == {"urn:everturn:problem:unknown-session"}
-    assert {answer.json()["detail"] for answer in answers} == {f"there is no session '{UNKNOWN}'"}
+    for session_id, told in answers.items():
+        assert [answer.status_code for answer in told] == [404] * 8
+        types = {answer.json()["type"] for answer in told}
+        assert types == {"urn:everturn:problem:unknown-session"}
+        details = {answer.json()["detail"] for answer in told}
+        assert details == {f"there is no session '{session_id}'"}
 
 
 async def test_a_path_as_session_id_reaches_no_file(tmp_path: Path) -> None:
@@ -310,37 +289,18 @@ async def test_usage_is_told_by_message_and_by_session(tmp_path: Path) -> None:
     assert session["usage"] == both | no_more
 
 
-async def test_history_is_complete_after_a_restart(tmp_path: Path) -> None:
-    """What people read is what is on disk."""
+async def test_history_is_complete_after_a_restart_and_as_it_was_sent(tmp_path: Path) -> None:
+    """What people read is what is on disk; odd characters and blanks reach the log unchanged."""
+    text = "  \u2028 zero\u0000 emoji \U0001f469‍\U0001f4bb \x7f \ufeff\n"
     async with open_http_gateway(tmp_path) as gateway:
         session_id = await gateway.session()
-        await say(gateway, session_id, "one", "two")
+        await say(gateway, session_id, "one", text)
         async with gateway.client() as client:
             before = (await client.get(f"/api/v1/sessions/{session_id}/messages")).json()
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         after = (await client.get(f"/api/v1/sessions/{session_id}/messages")).json()
+        events = await gateway.service.history(session_id, after=0, limit=99)
 
     assert after == before
     assert len(after["messages"]) == 4
-
-
-async def test_a_message_is_stored_as_it_was_sent(tmp_path: Path) -> None:
-    """Odd characters and blanks reach the log unchanged."""
-    text = "  \u2028 zero\u0000 emoji \U0001f469‍\U0001f4bb \x7f \ufeff\n"
-    async with open_http_gateway(tmp_path) as gateway:
-        session_id = await gateway.session()
-        await say(gateway, session_id, text)
-        events = await gateway.service.history(session_id, after=0, limit=10)
-
-    assert [e.body.text for e in events if isinstance(e.body, Received)] == [text]
-
-
-async def test_the_reported_address_has_the_real_port(tmp_path: Path) -> None:
-    """Port 0 takes a free port, and the address that is reported has it."""
-    local = ServerConfig(host="localhost")
-    async with open_http_gateway(tmp_path, server=local) as gateway, gateway.client() as client:
-        answer = await client.get("/livez")
-
-    assert gateway.base_url.startswith("http://localhost:")
-    assert not gateway.base_url.endswith(":0")
-    assert answer.status_code == 200
+    assert [e.body.text for e in events if isinstance(e.body, Received)] == ["one", text]
