@@ -74,7 +74,8 @@ def heartbeat(tmp_path: Path, yaml: str = "  heartbeat: {}\n", **files: str) -> 
 
 
 def test_jobs_of_an_agent_are_jobs_like_others(tmp_path: Path) -> None:
-    """They come with its folder, and are told apart from those of other agents."""
+    """They come with its folder, and what they hold is as secret."""
+    # They come with its folder, and are told apart from those of other agents.
     folder = write_agent(tmp_path, "Desk", SCHEDULES)
     written = datetime(2026, 12, 1, 8, 30, tzinfo=UTC)
     os.utime(folder / "agent.yaml", (0, written.timestamp()))
@@ -107,6 +108,9 @@ def test_jobs_of_an_agent_are_jobs_like_others(tmp_path: Path) -> None:
     )
     assert morning.written_at == written
     assert (file.inactive, file.warnings) == ((), ())
+
+    # A key in an address is not shown. An agent's description is logged and printed.
+    assert "s3cret" not in repr(load(tmp_path, SCHEDULES, timezone="UTC"))
 
 
 def test_what_is_wrong_with_a_job_is_said_with_its_line(tmp_path: Path) -> None:
@@ -143,11 +147,6 @@ def test_what_is_wrong_with_a_job_is_said_with_its_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_key_in_an_address_is_not_shown(tmp_path: Path) -> None:
-    """An agent's description is logged and printed."""
-    assert "s3cret" not in repr(load(tmp_path, SCHEDULES, timezone="UTC"))
-
-
 # --- the heartbeat ---
 
 
@@ -175,8 +174,10 @@ def test_a_heartbeat_is_a_quiet_cheap_task(tmp_path: Path) -> None:
     assert (file.jobs[0].line, file.inactive) == (9, ())
 
 
-def test_a_prompt_is_a_text_or_another_file_and_the_answer_another_word(tmp_path: Path) -> None:
-    """As the other texts of an agent are."""
+def test_a_heartbeat_takes_what_its_agent_and_its_workspace_say(tmp_path: Path) -> None:
+    """As the other texts and times do."""
+    # A prompt is a text or another file and the answer another word. As the other texts of an agent
+    # are.
     yaml = "  heartbeat: {prompt: %s, silent_answer: NOTHING}\n"
     inline = heartbeat(tmp_path, yaml % "Look around.")
     named = heartbeat(tmp_path, yaml % "./look.md", look__md="Look elsewhere.")
@@ -189,9 +190,7 @@ def test_a_prompt_is_a_text_or_another_file_and_the_answer_another_word(tmp_path
     assert named.payload.text.startswith("Look elsewhere.\n\n")
     assert (named.when, named.to, named.quiet) == (Every(interval_s=1800), None, None)
 
-
-def test_quiet_hours_are_in_the_workspace_s_zone_unless_they_name_one(tmp_path: Path) -> None:
-    """One office, one night."""
+    # Quiet hours are in the workspace s zone unless they name one. One office, one night.
     yaml = '  heartbeat: {prompt: x, quiet_hours: {from: "22:00", to: "07:00"}}\n'
 
     (job,) = load(tmp_path, yaml, timezone="Asia/Tokyo").jobs

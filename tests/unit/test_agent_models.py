@@ -58,8 +58,10 @@ def make(model: ModelSpec, folder: Path) -> ModelProvider:
     return ScriptedProvider()
 
 
-def test_fallbacks_are_models_with_what_the_own_one_says_besides(tmp_path: Path) -> None:
-    """A creative agent stays so on another model; how much that thinks is its own affair."""
+def test_fallbacks_and_limits_are_read(tmp_path: Path) -> None:
+    """Without them an agent has its own model, and uses what it needs."""
+    # Fallbacks are models with what the own one says besides. A creative agent stays so on another
+    # model; how much that thinks is its own affair.
     file = load_agent(write_folder(tmp_path / "a", AGENT), environ={})
 
     assert file.spec.model.fallbacks == (
@@ -76,9 +78,7 @@ def test_fallbacks_are_models_with_what_the_own_one_says_besides(tmp_path: Path)
     assert file.summarizer == file.spec.model
     assert file.inactive == ()
 
-
-def test_limits_are_read(tmp_path: Path) -> None:
-    """Without them an agent may use what it needs."""
+    # Limits are read. Without them an agent may use what it needs.
     plain = load_agent(write_folder(tmp_path / "plain", AGENT), environ={})
     limited = load_agent(write_folder(tmp_path / "limited", LIMITED), environ={})
 

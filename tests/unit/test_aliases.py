@@ -161,7 +161,8 @@ async def test_lists_and_routes_may_name_either_id(named: str) -> None:
 
 
 async def test_what_is_sent_to_a_chat_that_moved_arrives_in_the_new_one() -> None:
-    """No service message came: the refusal tells it, and the reply is not lost."""
+    """Or is owed, where the move cannot be kept."""
+    # No service message came: the refusal tells it, and the reply is not lost.
     aliases = ChatAliases("test")
     adapter = MovingPlatform({"-1": "-100", "-100": "-200"})
     moving = MovingAdapter(adapter, aliases)
@@ -179,9 +180,8 @@ async def test_what_is_sent_to_a_chat_that_moved_arrives_in_the_new_one() -> Non
         with pytest.raises(RefusedError, match="before the chat was given another id"):
             await moving.edit("-1", "", old, "not there")
 
-
-async def test_a_move_that_cannot_be_kept_leaves_the_message_owed() -> None:
-    """It is surely not sent, so it is tried again, and then the move is told again."""
+    # A move that cannot be kept leaves the message owed. It is surely not sent, so it is tried
+    # again, and then the move is told again.
     disk = FullDisk()
     moving = MovingAdapter(MovingPlatform({"-1": "-100"}), await known(store=disk))
     disk.is_full = True

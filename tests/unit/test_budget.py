@@ -18,7 +18,8 @@ from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, 
 
 
 def test_the_defaults_are_those_of_the_seed_design() -> None:
-    """4,096 for the reply, a tenth as margin, 20,000 of history: existing agents rely on them."""
+    """Existing agents rely on them."""
+    # 4,096 for the reply, a tenth as margin, 20,000 of history: existing agents rely on them.
     spec = AgentSpec(
         name="a",
         model=ModelSpec(provider="x", name="unknown"),
@@ -38,6 +39,10 @@ def test_the_defaults_are_those_of_the_seed_design() -> None:
     assert budget.available_tokens == 128_000 - 1000 - 19 - 4096 - 12_800
     assert budget.history_tokens == 20_000
 
+    # A margin is rounded down. Integer arithmetic is part of the seed's rule; a rounded margin
+    # moves every cut.
+    assert make_budget(agent(window_tokens=1999), "", ()).margin_tokens == 199
+
 
 @table(
     ("window", "cap", "history"), [(10_000, 0, 8000), (10_000, 3000, 3000), (10_000, 9000, 8000)]
@@ -47,11 +52,6 @@ def test_history_takes_the_smaller_of_cap_and_window(window: int, cap: int, hist
     budget = make_budget(agent(window_tokens=window, reserve_tokens=1000, cap_tokens=cap), "", ())
 
     assert budget.history_tokens == history
-
-
-def test_a_margin_is_rounded_down() -> None:
-    """Integer arithmetic is part of the seed's rule; a rounded margin moves every cut."""
-    assert make_budget(agent(window_tokens=1999), "", ()).margin_tokens == 199
 
 
 def test_an_agent_is_loaded_by_the_count_that_its_first_request_goes_by() -> None:
@@ -74,17 +74,16 @@ def test_an_agent_is_loaded_by_the_count_that_its_first_request_goes_by() -> Non
     assert priced_anew(prior_statistics(name), sent.forecast.counts, 20).reports == 0
 
 
-def test_a_budget_is_never_below_zero() -> None:
-    """A negative room would let a comparison pass that must not."""
+def test_a_budget_can_be_read_and_is_never_below_zero() -> None:
+    """An operator has to see which number to change."""
+    # A budget is never below zero. A negative room would let a comparison pass that must not.
     budget = make_budget(agent(window_tokens=1000), "", ())
 
     assert budget.free_tokens == 1000 - 4096 - 100
     assert budget.available_tokens == 0
     assert budget.history_tokens == 0
 
-
-def test_the_arithmetic_can_be_read() -> None:
-    """An operator has to see which number to change."""
+    # The arithmetic can be read. An operator has to see which number to change.
     budget = make_budget(agent(window_tokens=8192, reserve_tokens=512), "x" * 400, ())
 
     assert budget.explain() == snapshot(
@@ -94,7 +93,8 @@ def test_the_arithmetic_can_be_read() -> None:
 
 
 def test_an_infeasible_budget_is_refused_with_its_arithmetic() -> None:
-    """Found at load, not by the first person who writes to the agent."""
+    """By the last token."""
+    # Found at load, not by the first person who writes to the agent.
     budget = make_budget(agent(window_tokens=4096, cap_tokens=0), "x" * 400, ())
 
     with pytest.raises(ContextDoesNotFitError) as caught:
@@ -105,9 +105,7 @@ def test_an_infeasible_budget_is_refused_with_its_arithmetic() -> None:
         " fewer tools, lower max_output_tokens or choose a model with a larger window"
     )
 
-
-def test_one_token_is_feasible() -> None:
-    """The check is exact: it refuses only what cannot hold a message at all."""
+    # One token is feasible. The check is exact: it refuses only what cannot hold a message at all.
     check_feasible(make_budget(agent(window_tokens=10, reserve_tokens=8), "", ()))
     with pytest.raises(ContextDoesNotFitError):
         check_feasible(make_budget(agent(window_tokens=10, reserve_tokens=9), "", ()))

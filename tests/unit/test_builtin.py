@@ -96,7 +96,8 @@ def test_tools_are_called_by_name(said: str, names: list[str]) -> None:
 
 
 def test_then_is_a_step_of_its_own_and_the_results_are_shown() -> None:
-    """What depends on a result waits for it; notices in between do not matter."""
+    """Until one of them is an error."""
+    # What depends on a result waits for it; notices in between do not matter.
     said = f"{WRITE}\nthen {READ}"
     first = reply_to(request(said))
     written = result(first, "wrote 5 bytes")
@@ -110,9 +111,7 @@ def test_then_is_a_step_of_its_own_and_the_results_are_shown() -> None:
     assert last.text == "write_file: wrote 5 bytes\n\nread_file:\nline one\nline two"
     assert not last.calls
 
-
-def test_an_error_ends_the_steps() -> None:
-    """It cannot judge whether to go on, so it shows what it was told."""
+    # An error ends the steps. It cannot judge whether to go on, so it shows what it was told.
     said = f"{WRITE}\nthen {READ}"
     failed = result(reply_to(request(said)), "no room", is_error=True)
     told = reply_to(request(said, since=failed))

@@ -56,24 +56,24 @@ def test_a_new_model_starts_with_its_family_and_a_margin(name: str, scale: float
     assert facts.safety == 1.25
 
 
-def test_the_first_report_replaces_the_guess() -> None:
-    """The margin of a guess costs a fifth of the window as long as it lasts."""
+def test_reports_weigh_by_their_size_and_the_past_not_for_ever() -> None:
+    """A model that is served otherwise is followed, and one odd answer is not."""
+    # The first report replaces the guess. The margin of a guess costs a fifth of the window as long
+    # as it lasts.
     facts = learn(prior_statistics("m"), units=100_000, tokens=900)
 
     assert facts.scale == pytest.approx(0.9)
     assert facts.reports == 1
 
-
-def test_a_large_report_weighs_more_than_a_small_one() -> None:
-    """A short answer measures the template more than the tokenizer."""
+    # A large report weighs more than a small one. A short answer measures the template more than
+    # the tokenizer.
     small = learn(LEARNT, units=10_000, tokens=200)
     large = learn(LEARNT, units=1_000_000, tokens=20_000)
 
     assert LEARNT.scale < small.scale < large.scale < 2.0
 
-
-def test_the_scale_is_the_mean_of_what_was_reported() -> None:
-    """One odd answer among many must not decide how long the next request may be."""
+    # The scale is the mean of what was reported. One odd answer among many must not decide how long
+    # the next request may be.
     facts = prior_statistics("m")
     for tokens in (1_000, 2_000, 3_000):
         facts = learn(facts, units=100_000, tokens=tokens)
@@ -81,16 +81,14 @@ def test_the_scale_is_the_mean_of_what_was_reported() -> None:
     assert facts.scale == pytest.approx(2.0)
     assert (facts.reports, facts.units) == (3, 300_000)
 
-
-def test_the_weight_of_the_past_is_bounded() -> None:
-    """Else a year of use would make a model's scale as hard as stone."""
+    # The weight of the past is bounded. Else a year of use would make a model's scale as hard as
+    # stone.
     old, older = replace(LEARNT, units=2_000_000), replace(LEARNT, units=10**12)
 
     assert learn(older, units=500_000, tokens=10_000) == learn(old, units=500_000, tokens=10_000)
 
-
-def test_what_was_learnt_long_ago_weighs_less() -> None:
-    """A model that is served with another tokenizer under its old name is followed."""
+    # What was learnt long ago weighs less. A model that is served with another tokenizer under its
+    # old name is followed.
     facts = replace(LEARNT, units=2_000_000, reports=10_000)
     for _ in range(30):
         facts = learn(facts, units=400_000, tokens=8_000)

@@ -39,11 +39,22 @@ def notes_of(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_a_token_is_all_that_a_bot_needs(tmp_path: Path) -> None:
-    """The shortest configuration is the one that most people have."""
+    """And an address all that a webhook needs."""
+    # The shortest configuration is the one that most people have.
     config = load(tmp_path, "channels: {telegram: {bot_token: '${T}'}}\n", T=TOKEN)
 
     assert config.channels == (channel("telegram", folder=tmp_path, bot_token=TOKEN),)
     assert (config.notes, config.routes) == ((), ())
+
+    # A webhook address with a path is taken as it is. A proxy in front may have a path of its own.
+    text = (
+        "channels: {telegram: {bot_token: '${T}', mode: webhook,"
+        " webhook: {url: 'https://example.org/hooks/a', secret: s}}}\n"
+    )
+    (telegram,) = load(tmp_path, text, T=TOKEN).channels
+
+    assert isinstance(telegram.options, TelegramSettings)
+    assert webhook_url(telegram.options, "telegram") == "https://example.org/hooks/a"
 
 
 def test_everything_that_can_be_said_of_channels(tmp_path: Path) -> None:
@@ -131,18 +142,6 @@ channels:
     assert not any(
         word in repr(config) for word in (TOKEN, "s3cret", "!word", "%21word", "two", "'m'")
     )
-
-
-def test_a_webhook_address_with_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
-    """A proxy in front may have a path of its own."""
-    text = (
-        "channels: {telegram: {bot_token: '${T}', mode: webhook,"
-        " webhook: {url: 'https://example.org/hooks/a', secret: s}}}\n"
-    )
-    (telegram,) = load(tmp_path, text, T=TOKEN).channels
-
-    assert isinstance(telegram.options, TelegramSettings)
-    assert webhook_url(telegram.options, "telegram") == "https://example.org/hooks/a"
 
 
 def test_a_channel_that_is_off_needs_nothing(tmp_path: Path) -> None:
@@ -335,17 +334,9 @@ routes:
     assert config.notes == ()
 
 
-def test_a_route_that_names_a_channel_twice_is_refused(tmp_path: Path) -> None:
-    """One of the two would be ignored."""
-    text = "routes: [{match: {channel: a, gateway: b}, agent: x}]\n"
-
-    assert faults_of(tmp_path, text) == [
-        ":1: routes[0].match.gateway: is Duragent's name for channel; keep one of the two"
-    ]
-
-
 def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
-    """It stands there because somebody expects something of it."""
+    """And refused, where one of two would have none."""
+    # It stands there because somebody expects something of it.
     text = """\
 channels:
   telegram: {bot_token: "${T}", webhook: {url: https://example.org}}
@@ -362,6 +353,13 @@ routes:
     ]
     assert notes_of(tmp_path, "routes: [{agent: a}]\n") == [
         ":1: routes: has no effect without channels"
+    ]
+
+    # A route that names a channel twice is refused. One of the two would be ignored.
+    text = "routes: [{match: {channel: a, gateway: b}, agent: x}]\n"
+
+    assert faults_of(tmp_path, text) == [
+        ":1: routes[0].match.gateway: is Duragent's name for channel; keep one of the two"
     ]
 
 

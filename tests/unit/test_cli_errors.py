@@ -23,7 +23,8 @@ def _log(tmp_path: Path) -> Generator[None]:
 
 
 def test_an_expected_error_is_its_own_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """The errors' texts are written for people; nothing is put around them."""
+    """A line for each, however it came, and none for who stopped it."""
+    # The errors' texts are written for people; nothing is put around them.
     code = explain(WorkspaceLockedError(Path("/w/workspace.lock"), 42))
 
     assert code == 2
@@ -32,9 +33,7 @@ def test_an_expected_error_is_its_own_text(capsys: pytest.CaptureFixture[str]) -
         " (beside `everturn serve` several commands work)\n"
     )
 
-
-def test_every_fault_of_a_file_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Faults are repaired one by one, each at its place."""
+    # Every fault of a file is a line. Faults are repaired one by one, each at its place.
     faults = [Fault(file=Path("a.yaml"), line=n, field=f"f{n}", message="is wrong") for n in (1, 2)]
     explain(ConfigError(faults=faults))
 
@@ -42,20 +41,26 @@ def test_every_fault_of_a_file_is_a_line(capsys: pytest.CaptureFixture[str]) -> 
         "everturn: a.yaml:1: f1: is wrong\neverturn: a.yaml:2: f2: is wrong\n"
     )
 
-
-def test_what_a_task_group_gathered_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """A person must not read of exception groups, nor the same error three times."""
+    # What a task group gathered is told once. A person must not read of exception groups, nor the
+    # same error three times.
     same = [ClientError("the gateway is gone") for _ in range(3)]
     code = explain(ExceptionGroup("unhandled", [ExceptionGroup("inner", same)]))
 
     assert code == 2
     assert capsys.readouterr().err == "everturn: the gateway is gone\n"
 
+    # Ctrl c says nothing. The person knows what they clicked; 130 is what a shell expects.
+    code = explain(BaseExceptionGroup("unhandled", [KeyboardInterrupt()]))
+
+    assert code == 130
+    assert capsys.readouterr().err == ""
+
 
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A person gets a line; whoever repairs it gets the traceback, and nobody else can read it."""
+    """In the workspace, or elsewhere where there is none."""
+    # A person gets a line; whoever repairs it gets the traceback, and nobody else can read it.
     code = explain(ExceptionGroup("unhandled", [InvalidInputError("known"), KeyError("missing")]))
     log = tmp_path / "everturn.log"
 
@@ -66,11 +71,8 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     assert "KeyError: 'missing'" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
 
-
-def test_without_a_workspace_the_traceback_has_a_file_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What fails before the workspace is known must not be lost either."""
+    # Without a workspace the traceback has a file of its own. What fails before the workspace is
+    # known must not be lost either.
     crash_log.folder = tmp_path / "missing"
     explain(RuntimeError("odd"))
     said = capsys.readouterr().err
@@ -102,11 +104,3 @@ def test_debug_shows_the_traceback_at_once(capsys: pytest.CaptureFixture[str]) -
     explain(RuntimeError("odd"))
 
     assert "RuntimeError: odd\neverturn: unexpected RuntimeError: odd\n" in capsys.readouterr().err
-
-
-def test_ctrl_c_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """The person knows what they clicked; 130 is what a shell expects."""
-    code = explain(BaseExceptionGroup("unhandled", [KeyboardInterrupt()]))
-
-    assert code == 130
-    assert capsys.readouterr().err == ""

@@ -80,8 +80,11 @@ def test_options_are_repeated_as_they_have_to_be_typed() -> None:
     assert Options().again() == ""
 
 
-async def test_the_note_is_private_and_goes_with_its_gateway(tmp_path: Path) -> None:
-    """It names where the gateway listens; and a note that stays would lead nowhere."""
+async def test_the_note_is_private_and_goes_with_its_gateway(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which serves without one as well."""
+    # It names where the gateway listens; and a note that stays would lead nowhere.
     mine = Running(pid=os.getpid(), url="http://127.0.0.1:1")
     async with noted(tmp_path, mine):
         mode = (tmp_path / "gateway.json").stat().st_mode & 0o777
@@ -93,11 +96,8 @@ async def test_the_note_is_private_and_goes_with_its_gateway(tmp_path: Path) -> 
     assert found == kept == mine
     assert await to_thread.run_sync(read_note, tmp_path) is None
 
-
-async def test_a_gateway_whose_note_cannot_be_written_serves_all_the_same(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A full disk stops what is written, not what is read."""
+    # A gateway whose note cannot be written serves all the same. A full disk stops what is written,
+    # not what is read.
     served = False
     async with noted(tmp_path / "none", Running(pid=os.getpid(), url="http://127.0.0.1:1")):
         served = True

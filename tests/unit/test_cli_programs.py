@@ -24,8 +24,9 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_declared_tool_is_described_by_its_owner(home: Path) -> None:
-    """What stands in agent.yaml is what the model reads."""
+def test_a_declared_tool_is_described_by_its_owner_or_its_manual(home: Path) -> None:
+    """And runs what its owner names."""
+    # A declared tool is described by its owner. What stands in agent.yaml is what the model reads.
     program = declared(
         home,
         name="code-search",
@@ -38,13 +39,18 @@ def test_a_declared_tool_is_described_by_its_owner(home: Path) -> None:
     assert (program.description, program.folder) == ("Search code", home)
     assert program.readme == home / "tools" / "README.md"
 
-
-def test_a_tool_without_a_description_takes_it_from_its_manual(home: Path) -> None:
-    """Duragent's agents often have no other."""
+    # A tool without a description takes it from its manual. Duragent's agents often have no other.
     with_manual = declared(home, name="x", command="echo", readme="tools/README.md")
 
     assert with_manual.description == "Finds code."
     assert declared(home, name="x", command="echo").description == "CLI tool: x"
+
+    # An owner may name a program anywhere. By its whole path, or by its name where it is installed.
+    outside = str(home.parent / "outside.sh")
+
+    assert declared(home, name="x", command=outside).command == (outside,)
+    assert declared(home, name="x", command="git log").command == ("git", "log")
+    assert declared(home, name="x", command="echo", readme=f"{home.parent}/outside.md").readme
 
 
 @table(
@@ -75,15 +81,6 @@ def test_what_cannot_work_is_refused_when_the_agent_is_loaded(
     link.symlink_to(home.parent / "outside.sh")
     with pytest.raises(CliToolError, match=why):
         declared(home, name=name, command=command, readme=readme)
-
-
-def test_an_owner_may_name_a_program_anywhere(home: Path) -> None:
-    """By its whole path, or by its name where it is installed."""
-    outside = str(home.parent / "outside.sh")
-
-    assert declared(home, name="x", command=outside).command == (outside,)
-    assert declared(home, name="x", command="git log").command == ("git", "log")
-    assert declared(home, name="x", command="echo", readme=f"{home.parent}/outside.md").readme
 
 
 @table(
@@ -140,7 +137,8 @@ def test_a_command_that_would_run_the_models_arguments_is_refused(home: Path, co
 
 
 def test_tools_are_found_by_their_folders(tmp_path: Path) -> None:
-    """As Duragent finds them: the agent's own first, then those of the whole gateway."""
+    """One that is none hides no other."""
+    # As Duragent finds them: the agent's own first, then those of the whole gateway.
     agent, gateway = tmp_path / "agent", tmp_path / "gateway"
     for root, name, run in (
         (agent, "zip", "run"),
@@ -163,9 +161,8 @@ def test_tools_are_found_by_their_folders(tmp_path: Path) -> None:
     assert found.programs[0].readme == agent / "tools" / "code-search" / "README.md"
     assert found.faults == ()
 
-
-def test_a_folder_that_is_no_tool_is_named_and_hides_no_other(tmp_path: Path) -> None:
-    """One broken tool must not take the others with it."""
+    # A folder that is no tool is named and hides no other. One broken tool must not take the others
+    # with it.
     tools = tmp_path / "tools"
     for name in ("good", "bad name", "two"):
         write_script(tools / name / "run.sh", "#!/bin/sh\n")

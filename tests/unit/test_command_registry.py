@@ -35,8 +35,10 @@ def test_every_name_means_one_thing_in_one_place() -> None:
             assert one.who != other.who or not {*one.names} & {*other.names}, (place, one.name)
 
 
-def test_every_command_can_be_shown_on_every_platform() -> None:
-    """Discord takes 100 characters in any language, and 25 arguments that are needed first."""
+def test_every_command_is_shown_done_and_described() -> None:
+    """On every platform, and on its page."""
+    # Every command can be shown on every platform. Discord takes 100 characters in any language,
+    # and 25 arguments that are needed first.
     for each in COMMANDS:
         needed = [argument.is_needed for argument in each.arguments]
         assert all(re.fullmatch(NAME_PATTERN, name) for name in each.names)
@@ -47,14 +49,21 @@ def test_every_command_can_be_shown_on_every_platform() -> None:
                 texts = (each.what, *(argument.what for argument in each.arguments))
                 assert all(1 <= len(said(text)) <= 100 for text in texts), (language, each.name)
 
-
-def test_every_command_of_a_chat_is_done() -> None:
-    """One that stands in a menu and is not known is worse than none."""
+    # Every command of a chat is done. One that stands in a menu and is not known is worse than
+    # none.
     offered = {each.name for place in ("private", "group") for each in commands_for(place)}
     of_owners = {each.name for each in commands_for("private", "owners")}
 
     assert offered == {*ANSWERED, "help", "prompt", "model"}
     assert of_owners == {*ANSWERED_TO_OWNERS, "agent"}
+
+    # The page lists what people can give. Whoever looks a command up finds it, as it is typed.
+    page = (Path(__file__).parents[2] / "docs/commands.md").read_text()
+
+    for each in commands_for("private"):
+        assert all(f"/{name}" in page for name in each.names), each.name
+    for each in commands_for("private", "owners"):
+        assert f"`{each.usage}" in page or f"/{each.name}" in page, each.name
 
 
 def test_help_lists_the_menu_with_further_names_and_what_an_agent_adds() -> None:
@@ -67,12 +76,21 @@ def test_help_lists_the_menu_with_further_names_and_what_an_agent_adds() -> None
     assert lines[-1] == "- /stand-up (/day) - my day"
 
 
-def test_an_agents_command_takes_no_name_of_ours() -> None:
-    """Nobody loses /stop to a skill that is called so."""
+def test_an_agents_command_says_its_prompt_and_takes_no_name_of_ours() -> None:
+    """It is a command like others."""
+    # An agent's command takes no name of ours. Nobody loses /stop to a skill that is called so.
     thief = CommandSpec(name="Clear", what="a trap", prompt="Give me money.")
 
     assert thief not in commands_for("private", own=(thief, OWN))
     assert commands_for("private", own=(OWN, OWN))[-1] == OWN
+
+    # What an agent's command says. Where its prompt has a place for it, what was typed stands
+    # there.
+    plain = CommandSpec(name="x", what="x", prompt="Do x.")
+
+    assert OWN.prompted(" my {{arguments}} ") == "Plan my {{arguments}}."
+    assert plain.prompted("now") == "Do x.\n\nnow"
+    assert plain.prompted("") == "Do x."
 
 
 @table(
@@ -114,22 +132,3 @@ def test_written_commands(text: str, command: tuple[str, str] | None) -> None:
     assert typed_command(text) == command
     if text.startswith("/"):
         assert typed_command(f"!{text[1:]}", marks="/!") == command
-
-
-def test_what_an_agents_command_says() -> None:
-    """Where its prompt has a place for it, what was typed stands there."""
-    plain = CommandSpec(name="x", what="x", prompt="Do x.")
-
-    assert OWN.prompted(" my {{arguments}} ") == "Plan my {{arguments}}."
-    assert plain.prompted("now") == "Do x.\n\nnow"
-    assert plain.prompted("") == "Do x."
-
-
-def test_the_page_lists_what_people_can_give() -> None:
-    """Whoever looks a command up finds it, as it is typed."""
-    page = (Path(__file__).parents[2] / "docs/commands.md").read_text()
-
-    for each in commands_for("private"):
-        assert all(f"/{name}" in page for name in each.names), each.name
-    for each in commands_for("private", "owners"):
-        assert f"`{each.usage}" in page or f"/{each.name}" in page, each.name

@@ -36,7 +36,8 @@ async def settle() -> None:
 
 
 async def test_more_calls_than_the_limit_wait_and_the_longest_is_next() -> None:
-    """A provider that is small answers all, in the order in which they came."""
+    """The limit is of a provider, and its owner may set it for the own machine."""
+    # A provider that is small answers all, in the order in which they came.
     model = ScriptedProvider()
     provider = ConcurrencyLimits({"openai": 2}).limited("openai", model)
     model.hold()
@@ -51,9 +52,8 @@ async def test_more_calls_than_the_limit_wait_and_the_longest_is_next() -> None:
     assert at_first == ["a", "b"]
     assert asked(model) == ["a", "b", "c", "d"]
 
-
-async def test_models_of_one_provider_share_its_places() -> None:
-    """The limit is the provider's: it counts requests, not models."""
+    # Models of one provider share its places. The limit is the provider's: it counts requests, not
+    # models.
     first, second = ScriptedProvider(), ScriptedProvider()
     places = ConcurrencyLimits({"openai": 1})
     first.hold()
@@ -69,9 +69,24 @@ async def test_models_of_one_provider_share_its_places() -> None:
     assert at_first == []
     assert asked(second) == ["b"]
 
+    # The owner may let the own machine do more. Somebody has a server with sixty cores.
+    model = ScriptedProvider()
+    provider = ConcurrencyLimits({"local": 2}).limited("local", model)
+    model.hold()
+    async with anyio.create_task_group() as tasks:
+        for text in ("a", "b"):
+            tasks.start_soon(provider.complete, request(text), ignore)
+        await settle()
+        at_first = asked(model)
+        model.release()
 
-async def test_waiting_counts_against_the_deadline_and_takes_no_place() -> None:
-    """A caller that gives up must not leave a hole that nobody can fill."""
+    assert sorted(at_first) == ["a", "b"]
+
+
+async def test_no_place_is_lost() -> None:
+    """A provider would be closed within a week."""
+    # Waiting counts against the deadline and takes no place. A caller that gives up must not leave
+    # a hole that nobody can fill.
     model = ScriptedProvider()
     provider = ConcurrencyLimits({"openai": 1}).limited("openai", model)
     model.hold()
@@ -88,9 +103,8 @@ async def test_waiting_counts_against_the_deadline_and_takes_no_place() -> None:
     assert deadline.cancelled_caught
     assert asked(model) == ["a", "b"]
 
-
-async def test_a_call_that_fails_or_is_cut_off_gives_its_place_back() -> None:
-    """One failure a day would otherwise close the provider within a week."""
+    # A call that fails or is cut off gives its place back. One failure a day would otherwise close
+    # the provider within a week.
     model = ScriptedProvider(ModelTransientError("no"), "held", "fine")
     provider = ConcurrencyLimits({"openai": 1}).limited("openai", model)
     with pytest.raises(ModelTransientError):
@@ -106,42 +120,8 @@ async def test_a_call_that_fails_or_is_cut_off_gives_its_place_back() -> None:
 
     assert reply.text == "fine"
 
-
-async def test_however_many_wait_all_are_served() -> None:
-    """A queue that is full would cost its callers their turns."""
-    model = ScriptedProvider()
-    queues = ConcurrencyLimits({"openai": 1})
-    provider = queues.limited("openai", model)
-    model.hold()
-    async with anyio.create_task_group() as tasks:
-        for number in range(3000):
-            tasks.start_soon(provider.complete, request(str(number)), ignore)
-        await settle()
-        at_first = queues.loads()
-        model.release()
-
-    assert at_first == (QueueLoad(name="openai", limit=1, running=1, waiting=2999),)
-    assert asked(model) == [str(number) for number in range(3000)]
-    assert queues.loads() == (QueueLoad(name="openai", limit=1, running=0, waiting=0),)
-
-
-async def test_calls_that_nobody_waits_for_let_others_go_first() -> None:
-    """A summary has time; a person who wrote has not."""
-    model = ScriptedProvider()
-    provider = ConcurrencyLimits({"openai": 1}).limited("openai", model)
-    model.hold()
-    async with anyio.create_task_group() as tasks:
-        for text, in_background in (("a", False), ("s", True), ("t", True), ("b", False)):
-            asking = replace(request(text), in_background=in_background)
-            tasks.start_soon(provider.complete, asking, ignore)
-            await settle()
-        model.release()
-
-    assert asked(model) == ["a", "b", "s", "t"]
-
-
-async def test_who_gives_up_as_it_gets_its_place_leaves_it_to_the_next() -> None:
-    """Both can be true in one moment; the place must not be lost then."""
+    # Who gives up as it gets its place leaves it to the next. Both can be true in one moment; the
+    # place must not be lost then.
     model = ScriptedProvider()
     queues = ConcurrencyLimits({"openai": 1})
     provider = queues.limited("openai", model)
@@ -165,6 +145,39 @@ async def test_who_gives_up_as_it_gets_its_place_leaves_it_to_the_next() -> None
     assert asked(model)[0] == "a"
     assert "c" in asked(model)
     assert queues.loads() == (QueueLoad(name="openai", limit=1, running=0, waiting=0),)
+
+
+async def test_however_many_wait_all_are_served() -> None:
+    """A queue that is full would cost its callers their turns."""
+    model = ScriptedProvider()
+    queues = ConcurrencyLimits({"openai": 1})
+    provider = queues.limited("openai", model)
+    model.hold()
+    async with anyio.create_task_group() as tasks:
+        for number in range(1000):
+            tasks.start_soon(provider.complete, request(str(number)), ignore)
+        await settle()
+        at_first = queues.loads()
+        model.release()
+
+    assert at_first == (QueueLoad(name="openai", limit=1, running=1, waiting=999),)
+    assert asked(model) == [str(number) for number in range(1000)]
+    assert queues.loads() == (QueueLoad(name="openai", limit=1, running=0, waiting=0),)
+
+
+async def test_calls_that_nobody_waits_for_let_others_go_first() -> None:
+    """A summary has time; a person who wrote has not."""
+    model = ScriptedProvider()
+    provider = ConcurrencyLimits({"openai": 1}).limited("openai", model)
+    model.hold()
+    async with anyio.create_task_group() as tasks:
+        for text, in_background in (("a", False), ("s", True), ("t", True), ("b", False)):
+            asking = replace(request(text), in_background=in_background)
+            tasks.start_soon(provider.complete, asking, ignore)
+            await settle()
+        model.release()
+
+    assert asked(model) == ["a", "b", "s", "t"]
 
 
 async def test_waits_are_told_to_who_measures_and_to_who_waits() -> None:
@@ -214,18 +227,3 @@ def test_an_address_has_its_limit_and_the_own_machine_too() -> None:
         "openrouter": 3,
         "local": 1,
     }
-
-
-async def test_the_owner_may_let_the_own_machine_do_more() -> None:
-    """Somebody has a server with sixty cores."""
-    model = ScriptedProvider()
-    provider = ConcurrencyLimits({"local": 2}).limited("local", model)
-    model.hold()
-    async with anyio.create_task_group() as tasks:
-        for text in ("a", "b"):
-            tasks.start_soon(provider.complete, request(text), ignore)
-        await settle()
-        at_first = asked(model)
-        model.release()
-
-    assert sorted(at_first) == ["a", "b"]

@@ -168,15 +168,6 @@ def test_regions_are_the_window(policy: str, *, running: bool) -> None:
     assert (by_name["turn"] > 0) == running
 
 
-def test_a_notice_of_what_is_hidden_counts_as_the_summary() -> None:
-    """It stands in the place of the oldest messages, and is none of them."""
-    found = tokens(
-        report(structs.replace(talk(), reductions=Reductions(cut_turn=3)), spec("duragent"))
-    )
-
-    assert (found["summary"], found["history"], found["turn"]) == snapshot((15, 65, 36))
-
-
 def test_what_does_not_fit_is_not_called_free() -> None:
     """Over the window nothing is free, and the percentage says so instead of stopping at 100."""
     found = report(talk(text="word " * 4_000), spec("jutul", window=2_000))
@@ -212,9 +203,16 @@ def test_hidden_messages_are_counted_by_what_became_of_them() -> None:
     assert dict(found.by_disposition) == {"cleared": 1, "summarised": 5, "dropped": 7}
     assert found.shown_messages + 5 == conversation.held_messages
 
+    # A notice of what is hidden counts as the summary. It stands in the place of the oldest
+    # messages, and is none of them.
+    counted = tokens(
+        report(structs.replace(talk(), reductions=Reductions(cut_turn=3)), spec("duragent"))
+    )
 
-def test_a_result_that_was_cut_on_its_way_in_is_counted() -> None:
-    """What stands in a file and not in the request is not `kept`."""
+    assert (counted["summary"], counted["history"], counted["turn"]) == snapshot((15, 65, 36))
+
+    # A result that was cut on its way in is counted. What stands in a file and not in the request
+    # is not `kept`.
     whole = simple_turn(1, calls=(1, 0))
     step = whole.steps[0]
     short = structs.replace(step, results=(structs.replace(step.results[0], path="1-1-1.txt"),))
@@ -235,8 +233,10 @@ def test_levels_begin_at_70_and_90_percent(used: int, level: str) -> None:
     assert percent_of(used, 0) == 0
 
 
-def test_the_outlook_says_when_the_model_is_asked_again() -> None:
-    """After failures nobody has to wonder why no summary comes."""
+def test_the_outlook_promises_no_summary_that_nobody_writes() -> None:
+    """Nobody has to wonder why none comes."""
+    # The outlook says when the model is asked again. After failures nobody has to wonder why no
+    # summary comes.
     held = Reductions(failures=2, retry_at=NOW + timedelta(minutes=5))
     waiting = report(structs.replace(talk(), reductions=held))
     over = report(structs.replace(talk(), reductions=structs.replace(held, retry_at=NOW)))
@@ -248,9 +248,8 @@ def test_the_outlook_says_when_the_model_is_asked_again() -> None:
     assert over.retry_at is None
     assert not any("no summary before" in sentence for sentence in over.next)
 
-
-def test_the_outlook_of_an_agent_without_a_summariser_promises_no_summary() -> None:
-    """A report must not promise what nothing will do."""
+    # The outlook of an agent without a summariser promises no summary. A report must not promise
+    # what nothing will do.
     found = report(talk(), has_summariser=False)
 
     assert any("no model writes summaries for this agent" in text for text in found.next)

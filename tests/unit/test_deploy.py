@@ -60,8 +60,10 @@ def selectors(expression: str) -> Iterator[tuple[str, set[str]]]:
         yield name, set(re.findall(r'(\w+)\s*=~?"', within or ""))
 
 
-def test_the_queries_name_metrics_and_labels_that_exist() -> None:
-    """A panel over a name that is not there is empty, and looks as if all were well."""
+def test_the_dashboard_shows_what_there_is() -> None:
+    """All of it, and nothing that is not there."""
+    # The queries name metrics and labels that exist. A panel over a name that is not there is
+    # empty, and looks as if all were well.
     known = documented()
     queries = list(expressions())
     for query in queries:
@@ -81,9 +83,8 @@ def test_the_queries_name_metrics_and_labels_that_exist() -> None:
 
     assert len(queries) >= 80
 
-
-def test_every_metric_is_on_the_dashboard() -> None:
-    """Whoever imports it sees all that is measured, and need not know the names."""
+    # Every metric is on the dashboard. Whoever imports it sees all that is measured, and need not
+    # know the names.
     shown = {
         re.sub(r"_(bucket|sum|count)$", "", name)
         for query in expressions()
@@ -129,11 +130,18 @@ def seconds(text: str) -> float:
 
 
 def test_supervisors_wait_longer_than_a_stop_takes() -> None:
-    """One that kills too early cuts off turns that would have been finished."""
+    """And Prometheus asks where the metrics are."""
+    # One that kills too early cuts off turns that would have been finished.
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["everturn"]
 
     assert seconds(unit()["TimeoutStopSec"]) > STOP_TIMEOUT_S
     assert seconds(compose["stop_grace_period"]) > STOP_TIMEOUT_S
+
+    # The scrape goes where the metrics are. A wrong path is a target that is always down.
+    (job,) = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text())["scrape_configs"]
+
+    assert job["metrics_path"] == "/metrics"
+    assert job["authorization"]["type"] == "Bearer"
 
 
 def test_nodes_of_a_cluster_find_each_other_and_may_finish(tmp_path: Path) -> None:
@@ -217,14 +225,6 @@ def test_the_image_runs_as_nobody_and_says_how_it_fares() -> None:
     made = (ROOT / "Makefile").read_text().partition("\nrelease:")[2].partition("\n\n")[0]
     assert copied == {"requirements.lock", "requirements-dev.lock", "everturn-*.whl"}
     assert "cp Dockerfile requirements.lock requirements-dev.lock dist/" in made
-
-
-def test_the_scrape_goes_where_the_metrics_are() -> None:
-    """A wrong path is a target that is always down."""
-    (job,) = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text())["scrape_configs"]
-
-    assert job["metrics_path"] == "/metrics"
-    assert job["authorization"]["type"] == "Bearer"
 
 
 @table("snippet", re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))

@@ -82,16 +82,17 @@ def test_a_message_costs_what_is_sent_of_it(message: AnyMessage, units: int) -> 
     assert message_units(message) == units
 
 
-def test_media_are_priced_apart_from_the_kept_count() -> None:
-    """The same message value can stand in views with and without its pictures."""
+def test_a_message_is_counted_once_and_its_media_apart() -> None:
+    """The cost of a turn is the cost of what is new."""
+    # Media are priced apart from the kept count. The same message value can stand in views with and
+    # without its pictures.
     message = UserMessage(text="word")
 
     assert message_units(message, 2) == message_units(message) + 2 * MEDIA_UNITS
     assert message_units(message) == 400 + 92
 
-
-def test_a_long_message_is_counted_once() -> None:
-    """The cost of a turn is the cost of what is new: long results must not be counted again."""
+    # A long message is counted once. The cost of a turn is the cost of what is new: long results
+    # must not be counted again.
     message = UserMessage(text="word" * 1_000)
     message_units(message)
     structs.force_setattr(message, "text", "changed behind its back, which nobody may do" * 1_000)
@@ -109,9 +110,19 @@ def test_a_turn_costs_what_its_messages_do() -> None:
 
     assert turn_units(turn) == sum(map(message_units, turn.messages))
 
+    # What tells of files is counted with the words alike in turn and message. A finished turn and
+    # its messages are two ways to the same sum.
+    file = Attachment(name="a.pdf", media_type="application/pdf", file_name="Bill.pdf")
+    told = UserMessage(text="pay", attachments=(file, file))
+    turn = Turn(number=1, users=(told, UserMessage(text="now")))
+
+    assert message_units(told) > message_units(UserMessage(text="pay")) + 2 * 2_000
+    assert turn_units(turn) == sum(map(message_units, turn.messages))
+
 
 def test_tools_cost_their_texts_and_schemas() -> None:
-    """Tool definitions can be larger than the prompt; a budget without them overflows."""
+    """As they are defined now."""
+    # Tool definitions can be larger than the prompt; a budget without them overflows.
     parameters = MappingProxyType({"type": "object", "properties": {"q": {"type": "string"}}})
     tool = ToolDefinition(name="web", description="Searches.", parameters=parameters)
     schema = '{"type":"object","properties":{"q":{"type":"string"}}}'
@@ -120,9 +131,8 @@ def test_tools_cost_their_texts_and_schemas() -> None:
     assert tools_units([tool]) == 800 + text_units("web" + "Searches." + schema)
     assert tools_units((tool, tool)) == 2 * tools_units([tool])
 
-
-def test_a_new_definition_is_counted_anew() -> None:
-    """An agent that is reloaded with other tools must not keep the old ones' price."""
+    # A new definition is counted anew. An agent that is reloaded with other tools must not keep the
+    # old ones' price.
     old = ToolDefinition(name="web", description="Searches.", parameters={})
     tools_units([old])
     new = ToolDefinition(name="web", description="Searches. " * 50, parameters={})
@@ -139,13 +149,3 @@ def test_units_become_tokens_of_a_model_rounded_up() -> None:
     assert count.message(UserMessage(text="word"), 0) == 8  # 7.38
     assert count.message(UserMessage(text="word"), 1) == 8 + 1600 * 1.5
     assert count.tools(()) == 0
-
-
-def test_what_tells_of_files_is_counted_with_the_words_alike_in_turn_and_message() -> None:
-    """A finished turn and its messages are two ways to the same sum."""
-    file = Attachment(name="a.pdf", media_type="application/pdf", file_name="Bill.pdf")
-    told = UserMessage(text="pay", attachments=(file, file))
-    turn = Turn(number=1, users=(told, UserMessage(text="now")))
-
-    assert message_units(told) > message_units(UserMessage(text="pay")) + 2 * 2_000
-    assert turn_units(turn) == sum(map(message_units, turn.messages))

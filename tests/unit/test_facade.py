@@ -100,8 +100,10 @@ async def run(tool: everturn.Tool, arguments: str) -> str:
     return result if isinstance(result, str) else result.text
 
 
-def test_a_model_sees_a_function_as_its_author_wrote_it() -> None:
-    """Names, types and descriptions are those of the function; the context is not told."""
+async def test_a_model_sees_and_calls_a_function_as_its_author_wrote_it() -> None:
+    """With names, types and descriptions of its own."""
+    # A model sees a function as its author wrote it. Names, types and descriptions are those of the
+    # function; the context is not told.
     definition = send_mail.definition
 
     assert definition.name == "mail"
@@ -121,9 +123,8 @@ def test_a_model_sees_a_function_as_its_author_wrote_it() -> None:
     }
     assert (send_mail.capabilities.timeout_s, send_mail.capabilities.repeatable) == (5, True)
 
-
-async def test_a_function_gets_what_the_model_gave_and_where_it_runs() -> None:
-    """Arguments arrive with their types; what is no text goes back as JSON."""
+    # A function gets what the model gave and where it runs. Arguments arrive with their types; what
+    # is no text goes back as JSON.
     text = await run(send_mail, '{"to": ["a", "b"], "subject": "s"}')
 
     assert text == '{"to":["a","b"],"subject":"s","session":"s","schema":null}'

@@ -133,21 +133,22 @@ def test_links_inside_a_folder_count_by_what_they_lead_to(workspace: Path) -> No
     assert len({before, script, digests(workspace, ["bin"])}) == 3
 
 
-def test_what_is_not_named_may_change(workspace: Path) -> None:
-    """Nobody is asked again because another conversation works in the same folder."""
-    before = digests(workspace, ["report.sh"])
-    write(workspace / "sub" / "inner.py", "print(2)\n")
-
-    assert digests(workspace, ["report.sh"]) == before
-
-
-def test_the_same_content_written_again_is_no_change(workspace: Path) -> None:
-    """A file that a tool wrote once more as it was needs no second question."""
+def test_what_is_no_change_of_what_is_named_is_not_asked_about_again(workspace: Path) -> None:
+    """Another conversation may work in the same folder."""
+    # The same content written again is no change. A file that a tool wrote once more as it was
+    # needs no second question.
     before = digests(workspace, ["report.sh", "sub"])
     write(workspace / "report.sh", "echo one\n")
     write(workspace / "sub" / "inner.py", "print(1)\n")
 
     assert digests(workspace, ["report.sh", "sub"]) == before
+
+    # What is not named may change. Nobody is asked again because another conversation works in the
+    # same folder.
+    before = digests(workspace, ["report.sh"])
+    write(workspace / "sub" / "inner.py", "print(2)\n")
+
+    assert digests(workspace, ["report.sh"]) == before
 
 
 def test_a_large_file_is_seen_to_change_without_being_read(workspace: Path) -> None:

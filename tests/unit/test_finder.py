@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.tools.files.finder import End, Finder, Job, Slow
 
@@ -65,7 +66,8 @@ def find(tree: Path, **changes: object) -> tuple[list[list[object]], End]:
 
 
 def test_files_are_searched_in_order_and_others_left_out(tree: Path) -> None:
-    """Links, pipes, closed folders and half-written files are none of its business."""
+    """One, or all, by what is in them or how they are called."""
+    # Links, pipes, closed folders and half-written files are none of its business.
     hits, end = find(tree)
 
     assert hits == [
@@ -75,19 +77,15 @@ def test_files_are_searched_in_order_and_others_left_out(tree: Path) -> None:
     ]
     assert end == End(files=4, why="", large=[], slow=[], left_out=[".git"], unread=0, binary=1)
 
-
-def test_one_file_is_searched_alone(tree: Path) -> None:
-    """A path may name a file as well as a folder."""
+    # One file is searched alone. A path may name a file as well as a folder.
     assert find(tree, file="z.md", path="z.md")[0] == [["z.md", 2, "in z.md"]]
 
-
-def test_files_are_found_by_pattern_with_their_sizes(tree: Path) -> None:
-    """A listing needs no search."""
+    # Files are found by pattern with their sizes. A listing needs no search.
     assert find(tree, query="", pattern="*.md")[0] == [["z.md", 12, ""], ["b/y.md", 14, ""]]
     assert find(tree, query="", pattern="b/**/*.py")[0] == [["b/c/x.py", 16, ""]]
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "why", "hits"),
     [
         ({"hits": 1}, "hits", 1),

@@ -12,8 +12,9 @@ def _health(clock: ManualClock) -> Health:
     return Health("telegram-family", "telegram", clock, 60)
 
 
-def test_a_login_alone_is_no_health() -> None:
+def test_only_who_is_connected_and_heard_from_is_healthy() -> None:
     """R18: a channel that receives no more looks connected for ever."""
+    # A login alone is no health.
     clock = ManualClock()
     health = _health(clock)
     before = health.is_healthy
@@ -29,9 +30,8 @@ def test_a_login_alone_is_no_health() -> None:
     assert not health.is_healthy
     assert not health.status().is_healthy
 
-
-def test_who_is_heard_from_but_not_connected_is_not_healthy() -> None:
-    """The last words of a lost connection are still fresh."""
+    # Who is heard from but not connected is not healthy. The last words of a lost connection are
+    # still fresh.
     clock = ManualClock()
     health = _health(clock)
     health.connected("@bot")
@@ -69,8 +69,10 @@ def test_a_status_tells_everything() -> None:
     assert status.last_received_at is None
 
 
-def test_a_connection_ends_the_trouble() -> None:
-    """A status that still names yesterday's error sends people looking for it."""
+def test_trouble_stays_in_the_status_until_it_is_over() -> None:
+    """And no longer."""
+    # A connection ends the trouble. A status that still names yesterday's error sends people
+    # looking for it.
     clock = ManualClock()
     health = _health(clock)
     health.retrying(START, "gone")
@@ -81,9 +83,8 @@ def test_a_connection_ends_the_trouble() -> None:
     assert (status.state, status.account) == ("connected", "@bot")
     assert (status.error, status.retry_at, status.retries) == ("", None, 0)
 
-
-def test_a_fault_of_the_setup_stays_until_it_is_set_right() -> None:
-    """It is tried again, but only its owner can help: the state has to say so."""
+    # A fault of the setup stays until it is set right. It is tried again, but only its owner can
+    # help: the state has to say so.
     clock = ManualClock()
     health = _health(clock)
     health.failed("the token is not valid")
@@ -95,9 +96,7 @@ def test_a_fault_of_the_setup_stays_until_it_is_set_right() -> None:
     assert waiting.retry_at == START + timedelta(minutes=5)
     assert health.status().state == "retrying"
 
-
-def test_a_stopped_channel_waits_for_nothing() -> None:
-    """The gateway stops; nothing is tried again."""
+    # A stopped channel waits for nothing. The gateway stops; nothing is tried again.
     health = _health(ManualClock())
     health.retrying(START, "gone")
 
@@ -107,7 +106,8 @@ def test_a_stopped_channel_waits_for_nothing() -> None:
 
 
 def test_no_error_carries_a_token() -> None:
-    """SE-03: errors of HTTP libraries name the address, and the address holds the token."""
+    """Nor half of one."""
+    # SE-03: errors of HTTP libraries name the address, and the address holds the token.
     health = _health(ManualClock())
 
     health.failed("GET https://api.telegram.org/bot123456:AAAA-x_y/getMe: " + "z" * 1000)
@@ -117,9 +117,7 @@ def test_no_error_carries_a_token() -> None:
     assert "https://api.telegram.org/bot***/getMe" in error
     assert len(error) == ERROR_LIMIT
 
-
-def test_the_gateways_own_mask_is_used_before_the_words_are_cut() -> None:
-    """Half a secret is still a secret."""
+    # The gateway's own mask is used before the words are cut. Half a secret is still a secret.
     secret = "s3cret" * 10
     health = Health(
         "d", "discord", ManualClock(), 60, mask=lambda text: text.replace(secret, "***")

@@ -81,7 +81,8 @@ def test_a_message_without_a_number_has_no_id() -> None:
 
 
 async def test_a_silent_stream_is_kept_open_by_comments() -> None:
-    """Proxies close what is silent; a comment is no message to a client."""
+    """Or by what there is to say."""
+    # Proxies close what is silent; a comment is no message to a client.
     wire = Wire()
     stream = sse.EventStream(
         endless(b"data: 1\n\n"), OpenWaits(), silence=sse.Silence(longest_s=0.001)
@@ -92,6 +93,19 @@ async def test_a_silent_stream_is_kept_open_by_comments() -> None:
         wire.gone.set()
 
     assert wire.sent[0]["type"] == "http.response.start"
+
+    # In silence there may be something to say. Who waits for a busy model learns of it; a comment
+    # stands for nothing else.
+    wire, said = Wire(), [b"data: busy\n\n", b""]
+    stream = sse.EventStream(
+        endless(b"data: 1\n\n"),
+        OpenWaits(),
+        silence=sse.Silence(longest_s=0.001, says=lambda: said.pop(0) if said else b""),
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, stream, wire)
+        await wire.until_sent(b"data: 1\n\ndata: busy\n\n: keep-alive\n\n")
+        wire.gone.set()
 
 
 async def test_what_a_source_writes_at_once_passes_the_layers_by() -> None:
@@ -115,20 +129,6 @@ async def test_what_a_source_writes_at_once_passes_the_layers_by() -> None:
     assert wire.body == b"data: 1\n\ndata: 3\n\n"
 
 
-async def test_in_silence_there_may_be_something_to_say() -> None:
-    """Who waits for a busy model learns of it; a comment stands for nothing else."""
-    wire, said = Wire(), [b"data: busy\n\n", b""]
-    stream = sse.EventStream(
-        endless(b"data: 1\n\n"),
-        OpenWaits(),
-        silence=sse.Silence(longest_s=0.001, says=lambda: said.pop(0) if said else b""),
-    )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(serve, stream, wire)
-        await wire.until_sent(b"data: 1\n\ndata: busy\n\n: keep-alive\n\n")
-        wire.gone.set()
-
-
 async def test_a_client_that_goes_is_told_of_and_nothing_more_is_sent() -> None:
     """The session learns of it once, and the source is closed."""
     wire, left = Wire(), list[str]()
@@ -147,7 +147,8 @@ async def test_a_client_that_goes_is_told_of_and_nothing_more_is_sent() -> None:
 
 
 async def test_a_stopping_server_ends_followers_at_once_and_turns_with_a_word() -> None:
-    """Followers come back by themselves; who waits for an answer has to be told."""
+    """And whoever comes in between."""
+    # Followers come back by themselves; who waits for an answer has to be told.
     waits = OpenWaits()
     follower, turn = Wire(), Wire()
     async with anyio.create_task_group() as tasks:
@@ -169,9 +170,8 @@ async def test_a_stopping_server_ends_followers_at_once_and_turns_with_a_word() 
     assert turn.body == b"data: 2\n\ndata: bye\n\n"
     assert turn.sent[-1]["more_body"] is False
 
-
-async def test_a_stream_that_begins_while_the_server_stops_ends_at_once() -> None:
-    """No request slips in between the stop and the end."""
+    # A stream that begins while the server stops ends at once. No request slips in between the stop
+    # and the end.
     waits, wire = OpenWaits(), Wire()
     waits.end_followers()
     with anyio.fail_after(DEADLINE_S):

@@ -185,8 +185,9 @@ def test_all_that_a_job_says_is_shown() -> None:
     assert shown["file"] == "agents/helper/agent.yaml:12"
 
 
-def test_a_run_is_told_with_the_place_of_its_answer() -> None:
-    """The outcome alone leads nowhere."""
+def test_what_became_of_runs_and_what_is_to_come_is_told() -> None:
+    """An empty place leaves people waiting."""
+    # A run is told with the place of its answer. The outcome alone leads nowhere.
     run = Run(
         scheduled_at=AT,
         started_at=AT,
@@ -203,18 +204,14 @@ def test_a_run_is_told_with_the_place_of_its_answer() -> None:
     )
     assert run_text("standup", begun).startswith("standup was begun; it goes on while a gateway ")
 
-
-def test_what_was_missed_is_counted() -> None:
-    """One line may stand for a night of them."""
+    # What was missed is counted. One line may stand for a night of them.
     missed = Run(scheduled_at=AT, started_at=AT, finished_at=AT, outcome="misfired", misfired=1200)
     shown: JobBody = body(job_state=JobState(recent=(missed,)))
 
     assert last_text(shown).startswith("missed 1,200 2026-12-01 ")
     assert last_text(body()) == ""
 
-
-def test_why_nothing_is_to_come_is_told() -> None:
-    """An empty place for the next time leaves people waiting."""
+    # Why nothing is to come is told. An empty place for the next time leaves people waiting.
     assert coming_text(body("done")) == "done"
     assert coming_text(body("waiting", why="no agent")) == "no agent"
     assert coming_text(body(next_at=AT)).startswith("next 2026-12-01 ")

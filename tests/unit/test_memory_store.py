@@ -14,8 +14,9 @@ from everturn_actors.journal.memory import MemoryDisk, PowerLostError, open_memo
 LOG = simple_log(1)  # 6 events
 
 
-async def test_a_chosen_append_fails_and_leaves_nothing() -> None:
+async def test_a_chosen_write_fails_and_leaves_nothing() -> None:
     """Callers are tested against a full disk at exactly the wrong moment."""
+    # A chosen append fails and leaves nothing.
     disk = MemoryDisk()
     async with open_memory_store(disk) as store:
         disk.fail_append(errno.ENOSPC, nth=2)
@@ -29,9 +30,7 @@ async def test_a_chosen_append_fails_and_leaves_nothing() -> None:
     assert loaded is not None
     assert loaded.events == LOG[:3]
 
-
-async def test_a_first_append_that_fails_leaves_no_session() -> None:
-    """As on a real disk."""
+    # A first append that fails leaves no session. As on a real disk.
     disk = MemoryDisk()
     disk.fail_append(errno.EROFS)
     async with open_memory_store(disk) as store:
@@ -40,6 +39,22 @@ async def test_a_first_append_that_fails_leaves_no_session() -> None:
 
         assert await store.load(SESSION_ID) is None
         assert await store.sessions(after="", limit=9) == ()
+
+    # A chosen result fails and the old one stays. A turn is tested against a disk that is too full
+    # for a large result.
+    disk = MemoryDisk()
+    async with open_memory_store(disk) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        disk.fail_result(errno.ENOSPC, nth=2)
+        await store.save_result(SESSION_ID, "call_1", "first")
+        with pytest.raises(JournalWriteError, match="the disk is full"):
+            await store.save_result(SESSION_ID, "call_1", "second")
+        kept = await store.read_result(SESSION_ID, "call_1")
+        await store.save_result(SESSION_ID, "call_1", "third")
+
+        assert disk.saved_results == 3
+        assert kept == "first"
+        assert await store.read_result(SESSION_ID, "call_1") == "third"
 
 
 @table("kept", [0, 1, 4])
@@ -60,23 +75,6 @@ async def test_the_power_goes_during_a_chosen_append(kept: int, *, tear: bool) -
     assert loaded is not None
     assert loaded.events == LOG[: 2 + kept]
     assert bool(loaded.repairs) is tear
-
-
-async def test_a_chosen_result_fails_and_the_old_one_stays() -> None:
-    """A turn is tested against a disk that is too full for a large result."""
-    disk = MemoryDisk()
-    async with open_memory_store(disk) as store:
-        await store.append(SESSION_ID, LOG, expected_seq=0)
-        disk.fail_result(errno.ENOSPC, nth=2)
-        await store.save_result(SESSION_ID, "call_1", "first")
-        with pytest.raises(JournalWriteError, match="the disk is full"):
-            await store.save_result(SESSION_ID, "call_1", "second")
-        kept = await store.read_result(SESSION_ID, "call_1")
-        await store.save_result(SESSION_ID, "call_1", "third")
-
-        assert disk.saved_results == 3
-        assert kept == "first"
-        assert await store.read_result(SESSION_ID, "call_1") == "third"
 
 
 @table(("kept", "left"), [(False, "first"), (True, "second")])

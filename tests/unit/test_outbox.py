@@ -293,7 +293,7 @@ def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
     ]
     assert began(Announced(text="Stand-up!")).outbox == ()
 
-    # An announcement takes no previews place. The message that shows the reply as it comes is the
+    # An announcement takes no preview's place. The message that shows the reply as it comes is the
     # reply's.
     state = began(Announced(text="Stand-up!", delivers=True), PREVIEW, ModelReplied(text="there"))
 
