@@ -247,21 +247,14 @@ async def test_a_repeat_after_the_end_of_the_session_is_known(key: ConversationK
     async with open_test_service(delivery_ports={"test": Post()}) as test:
         first = await test.service.submit(stand_up(test, key=key))
         await test.service.reset(first.session_id)
+        again = await test.service.submit(stand_up(test, key=key))
+        assert (again.session_id, again.seq, again.duplicate) == (first.session_id, first.seq, True)
+
         other = await ask(test, key=key)  # somebody else begins the next one
         again = await test.service.submit(stand_up(test, key=key))
 
         assert other != first.session_id
         assert (again.session_id, again.seq, again.duplicate) == (other, 1, True)
-
-
-async def test_a_repeat_in_the_session_that_has_ended_meanwhile_is_known() -> None:
-    """It was said, and nothing began since."""
-    async with open_test_service() as test:
-        first = await test.service.submit(stand_up(test))
-        await test.service.reset(first.session_id)
-
-        again = await test.service.submit(stand_up(test))
-        assert (again.session_id, again.seq, again.duplicate) == (first.session_id, first.seq, True)
 
 
 @table(

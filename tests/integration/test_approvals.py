@@ -7,6 +7,7 @@ from math import inf
 
 import anyio
 import pytest
+from msgspec import structs
 from support.patience import WAIT_S
 from support.tables import table
 
@@ -97,15 +98,22 @@ def script() -> ScriptedProvider:
 
 
 async def test_a_call_waits_for_a_person_and_runs_when_it_is_allowed() -> None:
-    """The point of mode ask: nothing happens that nobody wanted."""
+    """The point of mode ask: nothing happens that nobody wanted.
+
+    What was shown is what is allowed, and nothing else (R24).
+    """
     act = Act()
     async with open_test_service(provider=script(), tools={"act": act}, gate=Asking()) as test:
         submission, asked = await begin(test)
+        session_id = submission.session_id
 
-        assert act.runs == []
         assert (asked.reason, asked.pattern, asked.timeout_s) == ("it writes", "builtin:act", 60)
-        assert asked.arguments_hash == arguments_hash("act", "{}")
-        await test.service.decide(submission.session_id, "a", "allow_once")
+        shown = arguments_hash("act", "{}")
+        assert asked.arguments_hash == shown
+        with pytest.raises(ApprovalClosedError, match="not those"):
+            await test.service.decide(session_id, "a", "allow_once", arguments_hash="0" * 32)
+        assert act.runs == []
+        await test.service.decide(session_id, "a", "allow_once", arguments_hash=shown)
         assert (await submission.result()).text == "done"
         assert act.runs == ["a"]
 
@@ -156,14 +164,18 @@ async def test_an_answer_after_the_expiry_is_refused_and_the_call_does_not_run()
             await test.service.decide(submission.session_id, "a", "allow_once")
 
 
-async def test_a_question_survives_a_restart_with_its_expiry() -> None:
-    """The gateway is updated while somebody thinks about it; the button still works (SE-04)."""
+@table("away_s", [30, 61], ids=["answered", "expired"])
+async def test_a_question_survives_a_restart_with_its_expiry(away_s: int) -> None:
+    """The gateway is updated while somebody thinks about it; the button still works (SE-04).
+
+    The time runs on while the gateway is down.
+    """
     disk, clock, act = MemoryDisk(), ManualClock(), Act()
     async with open_test_service(
         provider=script(), tools={"act": act}, gate=Asking(), disk=disk, clock=clock
     ) as test:
         submission, _ = await begin(test)
-    clock.advance(30)
+    clock.advance(away_s)
     async with open_test_service(
         provider=ScriptedProvider("done"),
         tools={"act": act},
@@ -172,75 +184,41 @@ async def test_a_question_survives_a_restart_with_its_expiry() -> None:
         clock=clock,
     ) as test:
         session_id = submission.session_id
-        await test.service.decide(session_id, "a", "allow_once")
+        if away_s < 60:
+            await test.service.decide(session_id, "a", "allow_once")
         await test.provider.until_called()
         log = await test.service.history(session_id, after=0, limit=100)
+        ((_, is_error),) = await results(test, session_id)
 
-        assert act.runs == ["a"]
+        assert act.runs == (["a"] if away_s < 60 else [])
+        assert is_error is (away_s > 60)
         assert sum(isinstance(e.body, ApprovalAsked) for e in log) == 1
 
 
-async def test_a_question_expires_after_a_restart_too() -> None:
-    """The time runs on while the gateway is down."""
-    disk, clock, act = MemoryDisk(), ManualClock(), Act()
-    async with open_test_service(
-        provider=script(), tools={"act": act}, gate=Asking(), disk=disk, clock=clock
-    ) as test:
-        submission, _ = await begin(test)
-    clock.advance(61)
-    async with open_test_service(
-        provider=ScriptedProvider("done"),
-        tools={"act": act},
-        gate=Asking(),
-        disk=disk,
-        clock=clock,
-    ) as test:
-        await test.provider.until_called()
-
-        assert act.runs == []
-        assert (await results(test, submission.session_id))[0][1]
-
-
-async def test_only_those_who_may_answer_are_heard() -> None:
-    """In a group, anybody can press the button; only the one who asked, or the owner, counts."""
-    act = Act()
-    async with open_test_service(provider=script(), tools={"act": act}, gate=Asking()) as test:
+@table(
+    ("named", "refused", "heard"),
+    [
+        # In a group, anybody can press the button; only the one who asked, or the owner, counts.
+        pytest.param((), "mallory", "", id="by default"),
+        # A bot for a thousand people has a few who are responsible.
+        pytest.param(("admin", "ops-*"), "alice", "ops-2", id="named by the policy"),
+    ],
+)
+async def test_only_those_who_may_answer_are_heard(
+    named: tuple[str, ...], refused: str, heard: str
+) -> None:
+    """Nobody else makes a call run."""
+    act, gate = Act(), Asking(structs.replace(ASK, approvers=named))
+    async with open_test_service(provider=script(), tools={"act": act}, gate=gate) as test:
         submission, asked = await begin(test, sender="alice")
 
-        assert asked.approvers == ("alice",)
-        with pytest.raises(NotAnApproverError, match="'mallory' may not answer"):
-            await test.service.decide(submission.session_id, "a", "allow_once", by="mallory")
+        assert asked.approvers == (named or ("alice",))
+        with pytest.raises(NotAnApproverError, match=f"'{refused}' may not answer"):
+            await test.service.decide(submission.session_id, "a", "allow_once", by=refused)
         assert act.runs == []
-        await test.service.decide(submission.session_id, "a", "allow_once")  # the owner
-        await submission.result()
+        await test.service.decide(submission.session_id, "a", "allow_once", by=heard)
+        assert (await submission.result()).text == "done"
         assert act.runs == ["a"]
-
-
-async def test_the_policy_can_name_who_may_answer() -> None:
-    """A bot for a thousand people has a few who are responsible."""
-    gate = Asking(Verdict(effect="ask", approvers=("admin", "ops-*")))
-    async with open_test_service(provider=script(), tools={"act": Act()}, gate=gate) as test:
-        submission, _ = await begin(test, sender="alice")
-
-        with pytest.raises(NotAnApproverError):
-            await test.service.decide(submission.session_id, "a", "allow_once", by="alice")
-        await test.service.decide(submission.session_id, "a", "allow_once", by="ops-2")
-        assert (await submission.result()).text == "done"
-
-
-async def test_a_word_for_other_arguments_is_refused() -> None:
-    """What was shown is what is allowed, and nothing else (R24)."""
-    act = Act()
-    async with open_test_service(provider=script(), tools={"act": act}, gate=Asking()) as test:
-        submission, asked = await begin(test)
-        session_id = submission.session_id
-
-        with pytest.raises(ApprovalClosedError, match="not those"):
-            await test.service.decide(session_id, "a", "allow_once", arguments_hash="0" * 32)
-        await test.service.decide(
-            session_id, "a", "allow_once", arguments_hash=asked.arguments_hash
-        )
-        assert (await submission.result()).text == "done"
 
 
 async def test_the_first_word_counts_and_the_same_word_again_changes_nothing() -> None:

@@ -82,19 +82,14 @@ async def test_people_are_spoken_to_in_their_language(tmp_path: Path) -> None:
         assert told[6] == no_session()
 
 
-@table("name", ["status", "context", "compact", "stop", "retry", "undo"])
-async def test_a_command_without_a_conversation_is_answered_in_a_friendly_way(
-    tmp_path: Path, name: str
-) -> None:
-    """The menu of a platform offers all commands before anything was said."""
-    async with feeding(tmp_path) as fed:
-        assert await fed.command(name) == no_session()
-        assert await fed.state() is None
+async def test_commands_need_no_conversation(tmp_path: Path) -> None:
+    """The menu of a platform offers all of them before anything was said.
 
-
-async def test_commands_about_the_agent_need_no_conversation(tmp_path: Path) -> None:
-    """`/start` is the first thing that Telegram sends, with whatever stood in the link."""
+    `/start` is the first thing that Telegram sends, with whatever stood in the link.
+    """
     async with feeding(tmp_path) as fed:
+        for name in ("status", "context", "compact", "stop", "retry", "undo"):
+            assert await fed.command(name) == no_session(), name
         start = await fed.command("start", "some-payload")
 
         assert "**test**" in start
@@ -102,6 +97,7 @@ async def test_commands_about_the_agent_need_no_conversation(tmp_path: Path) -> 
         assert "- /compact - " in await fed.command("help")
         assert await fed.command("model") == "**Model**: `test/scripted`, its price is not known"
         assert "nothing to forget" in await fed.command("reset")
+        assert await fed.state() is None
 
 
 async def test_search_finds_what_was_said_in_this_chat_and_in_no_other(tmp_path: Path) -> None:
@@ -200,11 +196,21 @@ async def test_reset_begins_a_new_conversation(tmp_path: Path) -> None:
 
 
 async def test_compacting_blocks_nobody_and_is_told_of_when_it_is_done(tmp_path: Path) -> None:
-    """A summary takes as long as a model does; the platform wants an answer within seconds."""
+    """A summary takes as long as a model does; the platform wants an answer within seconds.
+
+    Where it is needless that is said at once: two lines where one tells all are one too many.
+    """
     summariser = ScriptedProvider("They talked about cats.")
     summariser.hold()
     async with feeding(tmp_path, summariser=summariser) as fed:
-        for turn in range(1, 9):
+        await fed.say(f"a long story about cats, part 1. {'and ' * 240}")
+        await fed.until_idle()
+        needless = await fed.command("compact")
+        assert needless
+        assert needless != COMPACTING
+        assert fed.adapter.world.texts == []
+
+        for turn in range(2, 9):
             await fed.say(f"a long story about cats, part {turn}. " * 40)
             await fed.until_idle(turns=turn)
         answer = await fed.command("compact", "cats")
@@ -218,33 +224,15 @@ async def test_compacting_blocks_nobody_and_is_told_of_when_it_is_done(tmp_path:
         assert "cats" in str(summariser.requests[0])
 
 
-async def test_compacting_that_is_needless_says_so_at_once(tmp_path: Path) -> None:
-    """Two lines where one tells all are one too many."""
-    async with feeding(tmp_path) as fed:
-        await fed.say()
-        await fed.until_idle()
-        answer = await fed.command("compact")
+async def test_a_command_in_a_group_has_to_be_addressed_and_known(tmp_path: Path) -> None:
+    """`/stop` is meant for some bot, and often not for this one; a group may have ten of them.
 
-        assert answer
-        assert answer != COMPACTING
-        assert fed.adapter.world.texts == []
-
-
-async def test_unknown_commands_are_answered_where_nobody_else_could_be_meant(
-    tmp_path: Path,
-) -> None:
-    """A group may have ten bots, and a `/roll` is for one of them."""
+    Unless the agent answers all; and an unknown one is told where nobody else could be meant.
+    """
+    always = replace(OPEN, groups=replace(OPEN.groups, activation="always"))
     async with feeding(tmp_path) as fed:
         assert "/help" in await fed.command("roll")
         assert await fed.command("roll", chat=GROUP, is_addressed=True) == ""
-
-
-async def test_a_group_command_has_to_be_addressed_unless_the_agent_answers_all(
-    tmp_path: Path,
-) -> None:
-    """`/stop` in a group is meant for some bot, and often not for this one."""
-    always = replace(OPEN, groups=replace(OPEN.groups, activation="always"))
-    async with feeding(tmp_path) as fed:
         unaddressed = await fed.command("status", chat=GROUP)
         addressed = await fed.command("status", chat=GROUP, is_addressed=True)
         fed.rules["test"] = always
@@ -253,8 +241,13 @@ async def test_a_group_command_has_to_be_addressed_unless_the_agent_answers_all(
         assert (unaddressed, addressed, after) == ("", no_session(), no_session())
 
 
-async def test_an_answer_that_could_not_be_sent_is_sent_again_once(tmp_path: Path) -> None:
-    """A platform that asks for a pause would otherwise look like a bot that ignores people."""
+async def test_an_answer_that_could_not_be_sent_is_sent_again_once_and_a_refused_one_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A platform that asks for a pause would otherwise look like a bot that ignores people.
+
+    And a person who blocked the bot after the command is no fault of ours.
+    """
     async with feeding(tmp_path) as fed:
         tried: list[str] = []
         arrived = anyio.Event()
@@ -265,27 +258,18 @@ async def test_an_answer_that_could_not_be_sent_is_sent_again_once(tmp_path: Pat
                 raise NotSentError(retry_after_s=5)
             arrived.set()
 
+        async def refuse(text: str) -> None:
+            raise RefusedError(text)
+
         await fed.adapter.feed(_command("help", fed, answer=answer))
         await fed.until_asleep(5)
         before = len(tried)
         fed.clock.advance(5)
         await arrived.wait()
+        await fed.adapter.feed(_command("help", fed, answer=refuse))
 
         assert before == 1
         assert tried[0] == tried[1]
-
-
-async def test_an_answer_that_is_refused_ends_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A person who blocked the bot after the command is no fault of ours."""
-    async with feeding(tmp_path) as fed:
-
-        async def answer(text: str) -> None:
-            raise RefusedError(text)
-
-        await fed.adapter.feed(_command("help", fed, answer=answer))
-
         assert "/help" in await fed.command("help")
         assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 

@@ -438,10 +438,19 @@ async def test_a_summary_that_lands_while_the_model_answers_is_no_drift() -> Non
 
 
 async def test_compact_summarises_on_demand_with_a_focus() -> None:
-    """Who knows that a topic is over need not wait for the window to fill."""
+    """Who knows that a topic is over need not wait for the window to fill.
+
+    Of a short conversation a summary would only lose: there is nothing to do.
+    """
     writer = ScriptedProvider("the summary")
     async with open_test_service(summariser=writer, spec=spec()) as test:
-        done = await talk(test, 10, "word " * 100)
+        done = await say(test, "hello")
+        needless = await test.service.compact(done.session_id)
+        assert not needless.done
+        assert needless.text.startswith("Nothing to compact yet")
+        assert writer.requests == []
+
+        await talk(test, 9, "word " * 100)
         compacted = await test.service.compact(done.session_id, focus="the red door")
 
         assert compacted.done
@@ -450,18 +459,6 @@ async def test_compact_summarises_on_demand_with_a_focus() -> None:
         assert "the red door" in writer.requests[0].messages[0].text
         await say(test, "and now?")
         assert "the summary" in test.provider.requests[-1].system
-
-
-async def test_compact_of_a_short_conversation_says_that_there_is_nothing_to_do() -> None:
-    """A summary of three messages would only lose."""
-    writer = ScriptedProvider("unused")
-    async with open_test_service(summariser=writer) as test:
-        done = await say(test, "hello")
-        compacted = await test.service.compact(done.session_id)
-
-        assert not compacted.done
-        assert compacted.text.startswith("Nothing to compact yet")
-        assert writer.requests == []
 
 
 @table("is_written", [False, True], ids=["digest", "model"])

@@ -160,33 +160,31 @@ async def test_a_429_keeps_the_whole_bot_quiet_for_as_long_as_the_platform_says(
         assert sorted(test.adapter.world.texts) == ["reply 1", "reply 2"]
 
 
-async def test_an_unknown_outcome_is_repeated_and_labelled() -> None:
+@table(
+    ("dedupes", "shown"),
+    [
+        pytest.param(False, ["fine", "(again) fine"], id="a platform that cannot tell"),
+        pytest.param(True, ["fine"], id="one that knows the nonce, as Discord"),
+    ],
+)
+async def test_an_unknown_outcome_is_repeated_and_labelled_where_it_is_shown_twice(
+    *, dedupes: bool, shown: list[str]
+) -> None:
     """R15: a message that may be there is sent again, and says so."""
-    async with delivering("fine") as test:
-        test.adapter.fail("send", UnknownOutcomeError("cut"), when="after")
-        said = await test.say()
-        await pass_doubt(test.clock)
-        await test.until_delivered(said.session_id)
-
-        assert test.adapter.world.texts == ["fine", "(again) fine"]
-        assert await marks(test, said.session_id) == [
-            "0 sending",
-            "0 unknown",
-            "0 sending",
-            "0 sent",
-        ]
-
-
-async def test_a_platform_that_knows_the_nonce_shows_an_unknown_message_once() -> None:
-    """Discord can tell: there nobody sees anything of a lost answer."""
-    adapter = ScriptedAdapter(Platform(dedupes=True))
+    adapter = ScriptedAdapter(Platform(dedupes=dedupes))
     async with delivering("fine", adapter=adapter) as test:
         adapter.fail("send", UnknownOutcomeError("cut"), when="after")
         said = await test.say()
         await pass_doubt(test.clock)
         await test.until_delivered(said.session_id)
 
-        assert adapter.world.texts == ["fine"]
+        assert adapter.world.texts == shown
+        assert await marks(test, said.session_id) == [
+            "0 sending",
+            "0 unknown",
+            "0 sending",
+            "0 sent",
+        ]
 
 
 async def test_a_refused_chunk_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
@@ -445,25 +443,14 @@ async def test_files_that_go_singly_go_once_each() -> None:
     assert adapter.world.texts == ["<0.txt>", *again, "done"]
 
 
-async def test_a_file_that_is_gone_is_named() -> None:
-    """The oldest files of a session are let go; a late delivery has to say so."""
-    send = Deed("send", gives=lambda _: ToolOutput(text="ok", files=(FILE,)))
-    async with delivering(calling(("c", "send")), "done", tools=by_name(send)) as test:
-        test.adapter.fail("send", NotSentError("offline"))
-        said = await test.say()
-        await test.clock.until_sleeping(1)
-        test.store._disk.sessions[said.session_id].media.clear()  # type: ignore[attr-defined]
-        test.clock.advance(1)
-        await test.until_delivered(said.session_id)
+@table("is_gone", [True, False])
+async def test_a_file_that_cannot_be_had_is_named(
+    monkeypatch: pytest.MonkeyPatch, *, is_gone: bool
+) -> None:
+    """The oldest files of a session are let go; a late delivery has to say so.
 
-        assert test.adapter.world.texts == [
-            "~The file a.txt cannot be sent: it is no longer there.",
-            "done",
-        ]
-
-
-async def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bad disk costs the file, not the delivery of everything after it."""
+    And a bad disk costs the file, not the delivery of everything after it.
+    """
 
     async def fail(*_: object) -> bytes:
         msg = "input/output error"
@@ -471,8 +458,15 @@ async def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPat
 
     send = Deed("send", gives=lambda _: ToolOutput(text="ok", files=(FILE,)))
     async with delivering(calling(("c", "send")), "done", tools=by_name(send)) as test:
-        monkeypatch.setattr(test.store, "read_media", fail)
-        await send_file(test)
+        test.adapter.fail("send", NotSentError("offline"))
+        said = await test.say()
+        await test.clock.until_sleeping(1)
+        if is_gone:
+            test.store._disk.sessions[said.session_id].media.clear()  # type: ignore[attr-defined]
+        else:
+            monkeypatch.setattr(test.store, "read_media", fail)
+        test.clock.advance(1)
+        await test.until_delivered(said.session_id)
 
         assert test.adapter.world.texts == [
             "~The file a.txt cannot be sent: it is no longer there.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from support.delivering import Delivering, Dictated, delivering, idle
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 from support.tables import table
@@ -132,16 +133,12 @@ async def test_a_private_chat_with_drafts_sees_one_draft_and_then_the_reply() ->
         assert calls(adapter, "send") == [f"{FIRST} more"]
         assert calls(adapter, "edit") == []
 
-
-async def test_a_group_gets_no_draft() -> None:
-    """Telegram refuses them there: the preview is a message that is edited."""
-    adapter = ScriptedAdapter(able=capabilities(drafts=("dm",)))
-    async with delivering(provider=Dictated(), settings=STREAMING, adapter=adapter) as test:
+        # Telegram refuses them in a group: the preview is a message that is edited.
         said = await test.say(chat="many")
         await settle(test, FIRST, Reply())
         await test.until_delivered(said.session_id)
 
-        assert adapter.world.drafts == []
+        assert len(adapter.world.drafts) == 2
 
 
 @table("chat", ["dm1", "many"])
@@ -295,9 +292,20 @@ async def test_a_reply_that_is_complete_before_its_preview_is_there_takes_its_pl
         assert test.adapter.world.texts == [FIRST]
 
 
-async def test_each_step_has_a_message_of_its_own() -> None:
-    """What was said before a tool ran stays where it was said."""
-    call = ToolCall(call_id="c", name="look")
+@table(
+    ("arguments", "left"),
+    [
+        # What was said before a tool ran stays where it was said.
+        pytest.param("{}", [FIRST], id="another step"),
+        # The model is asked again; people see one message whose text changes.
+        pytest.param('{"cut', [], id="a reply that broke"),
+    ],
+)
+async def test_each_step_has_a_message_of_its_own_and_a_broken_one_leaves_it_to_the_next_try(
+    arguments: str, left: list[str]
+) -> None:
+    """Nothing that was said is overwritten, and nothing half-said stays."""
+    call = ToolCall(call_id="c", name="look", arguments=arguments)
     async with delivering(
         provider=Dictated(), settings=STREAMING, tools=by_name(Deed("look"))
     ) as test:
@@ -306,29 +314,11 @@ async def test_each_step_has_a_message_of_its_own() -> None:
         await settle(test, Reply(calls=(call,)))
         test.clock.advance(1)
         await settle(test, "y" * 40)
-        assert test.adapter.world.texts == [FIRST, "~" + "y" * 40]
+        assert test.adapter.world.texts == [*left, "~" + "y" * 40]
         await settle(test, Reply())
         await test.until_delivered(said.session_id)
 
-        assert test.adapter.world.texts == [FIRST, "y" * 40]
-
-
-async def test_a_reply_that_broke_leaves_its_preview_to_the_next_try() -> None:
-    """The model is asked again; people see one message whose text changes."""
-    broken = Reply(calls=(ToolCall(call_id="c", name="look", arguments='{"cut'),))
-    async with delivering(
-        provider=Dictated(), settings=STREAMING, tools=by_name(Deed("look"))
-    ) as test:
-        said = await test.say()
-        await settle(test, FIRST)
-        await settle(test, broken)
-        test.clock.advance(1)
-        await settle(test, "y" * 40)
-        assert test.adapter.world.texts == ["~" + "y" * 40]
-        await settle(test, Reply())
-        await test.until_delivered(said.session_id)
-
-        assert test.adapter.world.texts == ["y" * 40]
+        assert test.adapter.world.texts == [*left, "y" * 40]
 
 
 async def test_a_preview_outlives_the_process_and_is_used_again() -> None:
@@ -398,8 +388,14 @@ async def test_the_end_of_a_turn_without_a_reply_comes_after_its_preview() -> No
 TYPES = capabilities(typing_s=5)
 
 
-async def test_the_typing_indicator_is_shown_while_a_turn_works_and_not_after_it() -> None:
-    """GW-12: it is renewed before it goes out, and nothing renews it in the end."""
+@table("is_answered", [True, False])
+async def test_the_typing_indicator_is_shown_while_a_turn_works_and_not_after_it(
+    *, is_answered: bool
+) -> None:
+    """GW-12: it is renewed before it goes out, and nothing renews it in the end.
+
+    A bot that types for ever after a failure looks as if an answer came.
+    """
     adapter = ScriptedAdapter(able=TYPES)
     async with delivering(provider=Dictated(), adapter=adapter) as test:
         said = await test.say()
@@ -409,27 +405,13 @@ async def test_the_typing_indicator_is_shown_while_a_turn_works_and_not_after_it
             test.clock.advance(4)
             await idle()
         assert len(adapter.world.typed) == 3
-        await settle(test, Reply(text="done"))
+        await settle(test, Reply(text="done") if is_answered else ModelRefusedError("no"))
         await test.until_delivered(said.session_id)
         test.clock.advance(100)
         await idle()
 
         assert len(adapter.world.typed) == 3
-        assert adapter.calls[-1] == "send done"
-
-
-async def test_the_typing_indicator_goes_out_after_a_failure_too() -> None:
-    """GW-12: a bot that types for ever looks as if an answer came."""
-    adapter = ScriptedAdapter(able=TYPES)
-    async with delivering(provider=Dictated(), adapter=adapter) as test:
-        said = await test.say()
-        await settle(test, ModelRefusedError("no"))
-        await test.until_delivered(said.session_id)
-        typed = len(adapter.world.typed)
-        test.clock.advance(100)
-        await idle()
-
-        assert len(adapter.world.typed) == typed == 1
+        assert adapter.calls[-1] == ("send done" if is_answered else "send I could not answer: no")
 
 
 async def test_a_typing_indicator_under_way_is_called_off_before_the_reply() -> None:

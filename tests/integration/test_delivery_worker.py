@@ -175,28 +175,23 @@ async def test_what_is_said_in_a_turn_is_carried_while_it_runs() -> None:
 
 
 async def test_the_next_turn_is_carried_too_and_one_call_at_a_time() -> None:
-    """A delivery port that came back is set to work again."""
+    """A delivery port that came back is set to work again, for its own channel alone.
+
+    Who asks over HTTP reads the answer there.
+    """
     post = Post()
     async with open_test_service(delivery_ports={"test": post}) as test:
         for n in range(3):
             said = await say(test, f"message {n}")
             await said.result()
             assert await outbox(test, said) == []
+        over_http = ConversationKey(channel="http", chat="chat", agent="test")
+        said = await say(test, key=over_http)
+        await said.result()
+        assert await outbox(test, said) == []
 
         assert [text for _, text in post.got] == ["reply 1", "reply 2", "reply 3"]
         assert (post.calls, post.most_at_work) == (3, 1)
-
-
-async def test_conversations_of_other_channels_are_not_carried() -> None:
-    """Who asks over HTTP reads the answer there."""
-    post = Post()
-    async with open_test_service(delivery_ports={"test": post}) as test:
-        key = ConversationKey(channel="http", chat="chat", agent="test")
-        said = await say(test, key=key)
-        await said.result()
-
-        assert await outbox(test, said) == []
-        assert post.calls == 0
 
 
 @table("kind", ["memory", "files"])
@@ -225,20 +220,11 @@ async def test_what_is_owed_is_carried_after_a_restart_by_itself(tmp_path: Path,
             assert not (await test.service.view(said.session_id)).is_due
 
 
-async def test_a_session_rests_when_nothing_is_owed() -> None:
-    """A thousand chats that were answered must not stay in memory."""
-    post = Post()
-    async with open_test_service(delivery_ports={"test": post}, settings=RESTING) as test:
-        said = await say(test)
-        with anyio.fail_after(WAIT_S):
-            await test.service._registry.gone(said.session_id)
+async def test_a_session_rests_when_its_delivery_port_is_done() -> None:
+    """A thousand chats that were answered must not stay in memory.
 
-        assert post.got == [("reply", "reply 1")]
-        assert await test.store.active() == ()
-
-
-async def test_a_session_does_not_rest_while_its_delivery_port_is_at_work() -> None:
-    """What it sends right now has to be recorded."""
+    What is sent right now has to be recorded before.
+    """
     post, go = Post(), anyio.Event()
 
     async def wait(session: Outgoing) -> None:
@@ -256,6 +242,7 @@ async def test_a_session_does_not_rest_while_its_delivery_port_is_at_work() -> N
         with anyio.fail_after(WAIT_S):
             await test.service._registry.gone(said.session_id)
         assert post.got == [("reply", "reply 1")]
+        assert await test.store.active() == ()
 
 
 # --- without a delivery port ---
@@ -485,8 +472,9 @@ async def test_a_delivery_port_that_tells_after_a_reset_learns_that_the_session_
     assert caplog.text == ""
 
 
-async def test_a_session_that_is_deleted_does_not_wait_for_a_delivery_port_that_hangs(
-    monkeypatch: pytest.MonkeyPatch,
+@table("fails", [False, True], ids=["hangs", "failed and is in its pause"])
+async def test_a_session_that_is_deleted_does_not_wait_for_its_delivery_port(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
     """A platform that answers nothing must not keep anybody from forgetting a conversation."""
     monkeypatch.setattr(session_module, "CARRY_ON_S", 0.01)
@@ -499,23 +487,7 @@ async def test_a_session_that_is_deleted_does_not_wait_for_a_delivery_port_that_
         finally:
             gone.set()
 
-    post.before = hang
-    async with open_test_service(delivery_ports={"test": post}) as test:
-        said = await say(test)
-        await said.result()
-        with anyio.fail_after(WAIT_S):
-            await test.service.delete(said.session_id)
-
-        assert gone.is_set()
-        assert await test.service.reader.sessions() == ()
-
-
-async def test_a_deleted_session_does_not_wait_for_the_pause_of_a_delivery_port_that_failed() -> (
-    None
-):
-    """Nothing is left that it could be begun anew for."""
-    post = Post()
-    post.before = Fault(1000)
+    post.before = Fault(1000) if fails else hang
     async with open_test_service(delivery_ports={"test": post}) as test:
         said = await say(test)
         await said.result()
@@ -523,6 +495,7 @@ async def test_a_deleted_session_does_not_wait_for_the_pause_of_a_delivery_port_
         with anyio.fail_after(WAIT_S):
             await test.service.delete(said.session_id)
 
+        assert gone.is_set() is not fails
         assert await test.service.reader.sessions() == ()
         assert post.at_work == 0
 
@@ -543,17 +516,19 @@ async def stopped_at_once(
             await act(test)
 
 
-async def test_a_stop_does_not_wait_for_a_delivery_port_that_only_waits() -> None:
-    """Whoever restarts the gateway must not wait for the whole of its patience."""
+@table("fails", [False, True], ids=["only waits", "failed and is in its pause"])
+async def test_a_stop_does_not_wait_for_a_delivery_port(*, fails: bool) -> None:
+    """Whoever restarts the gateway must not wait for all of its patience."""
     post = Post()
-    post.before = leave_it
+    post.before = Fault(1000) if fails else leave_it
 
     async def act(test: TestService) -> None:
         await (await say(test)).result()
         await soon()
 
     await stopped_at_once(post, act)
-    assert (post.calls, post.at_work) == (1, 0)
+    assert (post.got, post.at_work) == ([], 0)
+    assert fails or post.calls == 1
 
 
 async def test_a_stop_does_not_wait_for_a_delivery_port_that_reads_a_turn_that_waits_itself() -> (
@@ -586,19 +561,6 @@ async def test_a_stop_does_not_wait_for_a_delivery_port_that_reads_a_turn_that_w
     )
     assert post.at_work == 0
     assert updates
-
-
-async def test_a_stop_does_not_wait_for_the_pause_of_a_delivery_port_that_failed() -> None:
-    """It is begun anew at the next start."""
-    post = Post()
-    post.before = Fault(1000)
-
-    async def act(test: TestService) -> None:
-        await (await say(test)).result()
-        await soon()
-
-    await stopped_at_once(post, act)
-    assert (post.got, post.at_work) == ([], 0)
 
 
 async def test_a_stop_does_not_wait_for_the_end_of_a_burst() -> None:
