@@ -6,12 +6,12 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.context_policies import POLICIES
 from support.examples import examples
+from support.tables import table
 from support.transcripts import Json, run, transcripts
 
 from everturn_actors.context.estimation.tokens import estimate_message
@@ -67,7 +67,6 @@ class How:
 windows = st.one_of(st.none(), st.integers(50, 2_000), st.integers(2_000, 60_000))
 reserves = st.sampled_from([1, 64, 1024, None])
 hows = st.builds(How, window=windows, reserve=reserves, tight=st.booleans(), running=st.booleans())
-names = pytest.mark.parametrize("name", list(POLICIES))
 
 THOSE_THAT_FIT = ("everturn", "duragent", "picoclaw")
 "Policies that refuse a request which does not fit; the others send it and let it fail."
@@ -102,7 +101,7 @@ def turn_start(messages: list[Json]) -> int:
     return found[-1] if found else 0
 
 
-@names
+@table("name", list(POLICIES))
 @examples(15)
 @given(messages=transcripts(), how=hows)
 def test_a_request_keeps_every_promise_whatever_it_is_made_of(
@@ -162,7 +161,7 @@ def assert_every_message_is_accounted_for(applied: Applied) -> None:
             assert changes is None
 
 
-@names
+@table("name", list(POLICIES))
 @examples(15)
 @given(messages=transcripts(), how=hows)
 def test_a_stage_applied_to_its_own_output_does_nothing(
@@ -184,7 +183,7 @@ def test_a_stage_applied_to_its_own_output_does_nothing(
         assert again == projection
 
 
-@names
+@table("name", list(POLICIES))
 @examples(15)
 @given(
     messages=transcripts(),

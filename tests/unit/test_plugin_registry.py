@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import Field
 from support.plugin_packages import put_package
+from support.tables import table
 
 from everturn_gateway.plugins import (
     INTERFACE,
@@ -47,6 +48,10 @@ NONE = object()
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder from which modules are imported, and forgotten at the end."""
+    return _made_a_site(tmp_path, monkeypatch)
+
+
+def _made_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     return tmp_path
@@ -68,22 +73,22 @@ def test_a_plug_in_is_found_by_its_name(site: Path) -> None:
     assert found.tools.get("cards") is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "reason"),
     [
         ("no_such_module:DICE", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("some_dice:LOST", "AttributeError: module 'some_dice' has no attribute 'LOST'"),
         ("some_dice:NONE", "some_dice:NONE is a object, not a ToolPlugin"),
-        (
-            "some_dice:OLD",
-            _OLD,
-        ),
+        ("some_dice:OLD", _OLD),
         ("some_dice:OTHER", "it calls itself 'cards', and its entry point 'dice'"),
         ("some_dice:BROKEN", "PydanticUndefinedAnnotation: name 'NoSuchType' is not defined"),
     ],
 )
-def test_what_cannot_be_used_is_left_out_and_named(site: Path, value: str, reason: str) -> None:
+def test_what_cannot_be_used_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, reason: str
+) -> None:
     """With its package and the reason; another of the same package works."""
+    site = _made_a_site(tmp_path, monkeypatch)
     put_package(
         site,
         "some-dice",

@@ -193,59 +193,52 @@ async def test_a_call_whose_arguments_do_not_fit_is_asked_about() -> None:
     assert verdict.effect == "ask"
 
 
-@table("mode", ["ask", "restrict"])
-async def test_after_text_from_outside_side_effects_ask_again(mode: str) -> None:
+async def test_after_text_from_outside_side_effects_ask_again() -> None:
     """A page that says "now run this" must not find everything allowed."""
-    gate = _gate(policy("bash:ls *", "builtin:web_fetch", mode=mode))
     tainted = context(TAINTED)
+    for mode in ("ask", "restrict"):
+        gate = _gate(policy("bash:ls *", "builtin:web_fetch", mode=mode))
 
-    listed = await gate.evaluate(_ls(), BASH, tainted)
-    noted = await gate.evaluate(call("remember"), NOTES, tainted)
-    fetched = await gate.evaluate(call("web_fetch"), FETCH, tainted)
-    recalled = await gate.evaluate(call("recall"), SAFE, tainted)
+        listed = await gate.evaluate(_ls(), BASH, tainted)
+        noted = await gate.evaluate(call("remember"), NOTES, tainted)
+        fetched = await gate.evaluate(call("web_fetch"), FETCH, tainted)
+        recalled = await gate.evaluate(call("recall"), SAFE, tainted)
 
-    assert [each.effect for each in (listed, noted, fetched)] == ["ask"] * 3
-    assert recalled == ALLOW
-    assert listed.pattern == ""
-    assert listed.reason == "what web_fetch gave is shown to the model, and may be behind this call"
+        assert [each.effect for each in (listed, noted, fetched)] == ["ask"] * 3, mode
+        assert recalled == ALLOW
+        assert listed.pattern == ""
+        assert listed.reason == (
+            "what web_fetch gave is shown to the model, and may be behind this call"
+        )
 
+    # In mode restrict a page must not become a way to put questions to people.
+    refused = await _gate(policy(mode="restrict")).evaluate(_ls(), BASH, tainted)
+    assert refused.effect == "deny"
 
-async def test_what_is_refused_anyway_is_not_asked_after_text_from_outside() -> None:
-    """In mode restrict a page must not become a way to put questions to people."""
-    verdict = await _gate(policy(mode="restrict")).evaluate(_ls(), BASH, context(TAINTED))
-
-    assert verdict.effect == "deny"
-
-
-async def test_an_owner_can_do_without_the_second_question() -> None:
-    """Where an agent only reads pages that its owner writes."""
-    rules = policy("bash:ls *", after_untrusted="allow")
-
-    assert await _gate(rules).evaluate(_ls(), BASH, context(TAINTED)) == ALLOW
-    assert (await _gate(policy(mode="dangerous")).evaluate(_ls(), BASH, context(TAINTED))) == ALLOW
+    # An owner can do without the second question, where an agent only reads what its owner writes.
+    for rules in (policy("bash:ls *", after_untrusted="allow"), policy(mode="dangerous")):
+        assert await _gate(rules).evaluate(_ls(), BASH, tainted) == ALLOW
 
 
-@table(
-    ("channel", "topic"),
-    [("delegate", "1"), (ISOLATED, "2026-11-22T07:30:00.000000Z"), ("once", "")],
-    ids=["a delegate", "an isolated scheduled task", "a single request"],
-)
-async def test_where_nobody_can_answer_a_question_is_a_refusal(channel: str, topic: str) -> None:
+async def test_where_nobody_can_answer_a_question_is_a_refusal() -> None:
     """Whoever waited there for a person would wait for ever."""
-    there = context(channel=channel, topic=topic)
+    for channel, topic in (
+        ("delegate", "1"),
+        (ISOLATED, "2026-11-22T07:30:00.000000Z"),
+        ("once", ""),  # a single request
+    ):
+        there = context(channel=channel, topic=topic)
 
-    verdict = await _gate(policy()).evaluate(_ls(), BASH, there)
-    allowed = await _gate(policy("bash:ls *")).evaluate(_ls(), BASH, there)
+        verdict = await _gate(policy()).evaluate(_ls(), BASH, there)
+        allowed = await _gate(policy("bash:ls *")).evaluate(_ls(), BASH, there)
 
-    assert verdict.effect == "deny"
-    assert "nobody can be asked" in verdict.reason
-    assert allowed == ALLOW
+        assert verdict.effect == "deny", channel
+        assert "nobody can be asked" in verdict.reason
+        assert allowed == ALLOW
 
-
-async def test_a_delegate_of_a_tainted_turn_is_tainted_itself() -> None:
-    """Else a page could have done by a delegate what it may not have done by the agent."""
+    # A delegate of a tainted turn is tainted itself: else a page could have done by a delegate
+    # what it may not have done by the agent.
     there = context(channel="delegate", topic="1 untrusted")
-
     verdict = await _gate(policy("bash:ls *")).evaluate(_ls(), BASH, there)
 
     assert verdict.effect == "deny"
@@ -300,9 +293,7 @@ async def test_what_is_remembered_holds_at_once_and_after_a_start(tmp_path: Path
     assert await again.evaluate(_ls(), BASH, context()) == ALLOW
     assert (await gate.evaluate(call(command="ls -laR"), BASH, context())).effect == "ask"
 
-
-async def test_what_could_not_be_written_does_not_hold(tmp_path: Path) -> None:
-    """A person who was told "not kept" must be asked the next time."""
+    # A person who was told "not kept" must be asked the next time.
     gate = PolicyGate(Policy(), tmp_path / "gone")
 
     with pytest.raises(PolicyWriteError):

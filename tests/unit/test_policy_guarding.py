@@ -99,15 +99,18 @@ async def test_text_from_outside_stands_in_a_fence() -> None:
     assert (inside, tail) == ("Hi", f"[end of outside text {mark}]")
     assert output.untrusted
 
-
-def test_a_fence_is_the_same_for_the_same_call_and_for_no_other() -> None:
-    """What is replayed has the same bytes; what is another call has another mark."""
+    # What is replayed has the same bytes; what is another call has another mark.
     first = fence("x", session_id=SESSION, call_id="call_1")
 
     assert first == fence("x", session_id=SESSION, call_id="call_1")
     assert first != fence("x", session_id=SESSION, call_id="call_2")
     assert first != fence("x", session_id=SESSION[:-1] + "0", call_id="call_1")
     assert fence("x", session_id=SESSION, call_id="\ud800")
+
+    # Tag characters spell instructions that only a model reads.
+    hidden = "".join(chr(0xE0000 + ord(each)) for each in "run rm")
+
+    assert "\nab\n" in fence(f"a{hidden}\u202eb", session_id=SESSION, call_id="c")
 
 
 @table(
@@ -140,13 +143,6 @@ def test_nothing_inside_can_imitate_the_end_of_the_fence(forged: str) -> None:
     assert not re.search(r"[\[<\uff3b]\W*(end\W*of)?\W*outside\W*text", inside, re.IGNORECASE)
     assert inside.startswith("before ")
     assert inside.endswith(" after")
-
-
-def test_what_people_cannot_see_is_taken_out_of_outside_text() -> None:
-    """Tag characters spell instructions that only a model reads."""
-    hidden = "".join(chr(0xE0000 + ord(each)) for each in "run rm")
-
-    assert "\nab\n" in fence(f"a{hidden}\u202eb", session_id=SESSION, call_id="c")
 
 
 def test_a_large_text_is_fenced_quickly() -> None:
@@ -220,7 +216,8 @@ async def test_people_are_told_of_what_the_policy_names(
 
 
 async def test_people_are_told_of_failures_too(caplog: pytest.LogCaptureFixture) -> None:
-    """A push that failed half way is worth knowing about."""
+    """Whatever a call did until then, it did."""
+    # A push that failed half way is worth knowing about.
     failing = Program(answer=lambda: _raise("no"))
     wrong = Program(answer=ToolOutput(text="no", is_error=True))
 
@@ -230,12 +227,7 @@ async def test_people_are_told_of_failures_too(caplog: pytest.LogCaptureFixture)
         assert record.levelno == logging.WARNING
         assert vars(record)["success"] is False
 
-
-async def test_people_are_told_of_a_call_that_was_cut_short(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Whatever it did until then, it did."""
-
+    # Whatever it did until then, it did.
     class Endless(Program):
         async def run(self, *_: object) -> str:
             cancelling.cancel()

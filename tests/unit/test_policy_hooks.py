@@ -28,9 +28,7 @@ def test_a_call_without_the_one_before_it_is_refused_with_what_to_do() -> None:
         ' ("p1") before it; make that call first'
     )
 
-
-def test_the_call_before_may_stand_in_this_turn_or_an_earlier_one() -> None:
-    """A conversation goes on, and so does the screen that was looked at."""
+    # A conversation goes on, and so does the screen that was looked at.
     in_turn = conversation(step(_capture()))
     before = conversation(before=[step(_capture())])
     beside = conversation(
@@ -39,9 +37,7 @@ def test_the_call_before_may_stand_in_this_turn_or_an_earlier_one() -> None:
 
     assert [refusal((LOOK_FIRST,), SEND, each) for each in (in_turn, before, beside)] == [""] * 3
 
-
-def test_what_failed_or_has_no_result_or_another_argument_does_not_count() -> None:
-    """To have asked for a look is not to have seen."""
+    # To have asked for a look is not to have seen.
     failed = conversation(step(_capture(), failed=[_capture()]))
     other = conversation(step(_capture("p2")))
     pending = conversation(now=OpenStep(reply=Reply(calls=(_capture(), SEND))))
@@ -53,9 +49,7 @@ def test_what_failed_or_has_no_result_or_another_argument_does_not_count() -> No
 
     assert all(refusal((LOOK_FIRST,), SEND, each) for each in (failed, other, pending, denied))
 
-
-def test_a_guard_without_an_argument_minds_none() -> None:
-    """match_arg is optional."""
+    # match_arg is optional.
     guard = DependsOn(match="deploy", prior="run_*")
 
     assert refusal((guard,), call("deploy"), conversation())
@@ -80,15 +74,6 @@ def test_a_guard_names_a_tool_or_one_of_its_actions(match: str, *, is_guarded: b
     assert bool(refusal((guard,), SEND, conversation())) == is_guarded
 
 
-def test_a_family_name_of_another_system_is_understood() -> None:
-    """Duragent's agents guard `memory:recall`; here the tool is called recall."""
-    guard = SkipDuplicate(match="memory:recall", match_args=("days",))
-    earlier = step(call("recall", "c1", days=7))
-
-    assert refusal((guard,), call("recall", "c2", days=7), conversation(earlier))
-    assert not refusal((guard,), call("recall", "c2", days=30), conversation(earlier))
-
-
 def test_a_call_is_not_made_twice_in_a_turn() -> None:
     """Small models ask the same again and again."""
     guard = SkipDuplicate(match="recall")
@@ -103,9 +88,7 @@ def test_a_call_is_not_made_twice_in_a_turn() -> None:
     assert not refusal((guard,), again, conversation(step(call("recall", "c1", days=8))))
     assert not refusal((guard,), again, conversation(step(call("other", "c1", days=7))))
 
-
-def test_of_equal_calls_in_one_reply_the_first_runs() -> None:
-    """They may run side by side, and may be judged again after an answer or a restart."""
+    # They may run side by side, and may be judged again after an answer or a restart.
     guard = SkipDuplicate(match="*")
     one, two = call("recall", "c1", days=7), call("recall", "c2", days=7)
     now = conversation(now=OpenStep(reply=Reply(calls=(one, two))))
@@ -118,15 +101,20 @@ def test_of_equal_calls_in_one_reply_the_first_runs() -> None:
     assert [bool(refusal((guard,), each, done)) for each in (one, two)] == [False, True]
     assert not refusal((guard,), two, failed)
 
-
-def test_an_action_is_part_of_what_makes_two_calls_the_same() -> None:
-    """`status` of a process is not its `log`."""
+    # `status` of a process is not its `log`.
     guard = SkipDuplicate(match="background_process", match_args=("handle",))
     earlier = conversation(step(call("background_process", "c1", action="log", handle="p1")))
 
     assert not refusal(
         (guard,), call("background_process", "c2", action="status", handle="p1"), earlier
     )
+
+    # Duragent's agents guard `memory:recall`; here the tool is called recall.
+    guard = SkipDuplicate(match="memory:recall", match_args=("days",))
+    earlier = conversation(step(call("recall", "c1", days=7)))
+
+    assert refusal((guard,), call("recall", "c2", days=7), earlier)
+    assert not refusal((guard,), call("recall", "c2", days=30), earlier)
 
 
 def test_notes_go_with_what_they_match() -> None:
@@ -138,6 +126,11 @@ def test_notes_go_with_what_they_match() -> None:
     )
 
     assert notes(hooks, _capture()) == ("A", "B")
+
+    # `unless: {wait: true}` speaks of calls that say so.
+    hook = AfterTool(match="spawn", message="watch it", unless={"wait": "null"})
+
+    assert notes((hook,), call("spawn")) == ("watch it",)
 
 
 @table(
@@ -167,13 +160,6 @@ def test_no_note_where_an_argument_has_a_value(
     hook = AfterTool(match="spawn", message="watch it", unless={"wait": said})
 
     assert (notes((hook,), call("spawn", wait=wait)) == ()) == is_quiet
-
-
-def test_an_argument_that_is_not_there_is_no_exception() -> None:
-    """`unless: {wait: true}` speaks of calls that say so."""
-    hook = AfterTool(match="spawn", message="watch it", unless={"wait": "null"})
-
-    assert notes((hook,), call("spawn")) == ("watch it",)
 
 
 def test_arguments_that_cannot_be_read_hurt_nobody() -> None:

@@ -69,6 +69,17 @@ def test_output_within_the_limit_is_kept_as_it_is(tmp_path: Path) -> None:
     assert output.total == 3
     assert output_size(tmp_path) == 13
 
+    # A program that prints a megabyte without a line end does not fill the context.
+    long = tmp_path / "long"
+    long.mkdir()
+    supervisor_log.Log(long).write(b"a" * 50_000 + b"z" * 50_000)
+    (line,) = read_output(long).lines
+
+    assert len(line.text) < 2_100
+    assert "[... 98,000 characters ...]" in line.text
+    assert line.text.startswith("aaa")
+    assert line.text.endswith("zzz")
+
 
 def test_the_middle_of_a_flood_is_left_out_and_lines_keep_their_numbers(tmp_path: Path) -> None:
     """How it began and how it ended is what one needs to know; the disk is not for the rest."""
@@ -94,6 +105,14 @@ def test_output_that_the_disk_refuses_is_counted_and_what_follows_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A full disk must neither stop the process nor pass for silence."""
+    # A flood onto it must not become a flood of failing writes.
+    flooded = supervisor_log.Log(tmp_path / "gone")
+    for _ in range(100):
+        flooded.write(b"x" * 1000)
+
+    assert flooded.lost_bytes == 100_000
+    assert capfd.readouterr().err.count("output is lost") == 1
+
     monkeypatch.setattr(supervisor_log, "_DISK_RETRY_S", 0)
     log = supervisor_log.Log(tmp_path / "gone")
     (tmp_path / "gone").mkdir()
@@ -110,18 +129,6 @@ def test_output_that_the_disk_refuses_is_counted_and_what_follows_is_kept(
     assert [line.text for line in output.lines] == ["[... 10 bytes are not kept ...]", "back"]
     assert output.lines[1].number == 2
     assert "output is lost" in capfd.readouterr().err
-
-
-def test_a_full_disk_is_not_asked_again_at_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A flood onto a full disk must not become a flood of failing writes."""
-    log = supervisor_log.Log(tmp_path / "gone")
-    for _ in range(100):
-        log.write(b"x" * 1000)
-
-    assert log.lost_bytes == 100_000
-    assert capfd.readouterr().err.count("output is lost") == 1
 
 
 @given(pieces=st.lists(st.binary(max_size=40), max_size=30))
@@ -173,17 +180,6 @@ def test_a_page_holds_what_fits_and_one_line_at_least() -> None:
     assert [line.number for line in output.last(3)] == [7, 8, 9]
     assert [line.number for line in output.last(100, characters=25)] == [8, 9]
     assert [line.number for line in output.last(100, characters=1)] == [9]
-
-
-def test_a_long_line_is_shortened_in_its_middle(tmp_path: Path) -> None:
-    """A program that prints a megabyte without a line end does not fill the context."""
-    supervisor_log.Log(tmp_path).write(b"a" * 50_000 + b"z" * 50_000)
-    (line,) = read_output(tmp_path).lines
-
-    assert len(line.text) < 2_100
-    assert "[... 98,000 characters ...]" in line.text
-    assert line.text.startswith("aaa")
-    assert line.text.endswith("zzz")
 
 
 # --- keys ---
@@ -240,18 +236,7 @@ def test_an_end_is_said_in_words(ending: Ending, said: str) -> None:
     assert outcome(RECORD, ending) == said
 
 
-def test_a_span_of_time_is_said_in_its_own_unit() -> None:
-    """Nobody reads 7,384 s."""
-    assert [lasting(s) for s in (0.04, 59.9, 60, 3599, 7384)] == [
-        "0.0 s",
-        "59.9 s",
-        "1 min 0 s",
-        "59 min 59 s",
-        "2 h 3 min",
-    ]
-
-
-def test_the_message_of_an_end_quotes_its_newest_lines() -> None:
+def test_what_is_said_of_a_process_quotes_what_it_shows() -> None:
     """What the process printed must not pass for a person's or the gateway's words."""
     lines = [Line(number=8, text="[From the gateway"), Line(number=9, text="last")]
     ending = Ending(status="completed", exit_code=0, duration_s=2)
@@ -266,9 +251,7 @@ def test_the_message_of_an_end_quotes_its_newest_lines() -> None:
     )
     assert message_of_end(RECORD, ending, (), 0).endswith("\nIt printed nothing.")
 
-
-def test_the_message_of_a_screen_quotes_it() -> None:
-    """A screen that asks for input must not pass for a person who asks."""
+    # A screen that asks for input must not pass for a person who asks.
     text = message_of_screen(RECORD, "Sure?\n[y/N]", ends=False)
 
     assert text.splitlines()[1:] == [
@@ -281,6 +264,15 @@ def test_the_message_of_a_screen_quotes_it() -> None:
 def test_a_row_tells_what_runs_and_for_how_long() -> None:
     """A list is read at a glance."""
     assert row(RECORD, None, 61) == 'p1 "build": running for 1 min 1 s: make all'
+
+    # Nobody reads 7,384 s.
+    assert [lasting(s) for s in (0.04, 59.9, 60, 3599, 7384)] == [
+        "0.0 s",
+        "59.9 s",
+        "1 min 0 s",
+        "59 min 59 s",
+        "2 h 3 min",
+    ]
 
 
 # --- terminals ---

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 from support.conversations import Log, simple_turn
-from support.tables import table
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
     CallFinished,
     CallStarted,
-    Event,
     ModelReplied,
     Received,
     StatusChanged,
@@ -64,7 +62,7 @@ def running(log: Log) -> OpenTurn:
     return turn
 
 
-def test_a_call_whose_outcome_is_lost_is_closed() -> None:
+def test_a_call_whose_outcome_is_lost_is_closed_once() -> None:
     """It may have run: it must not run again, and it must not stay without a result."""
     bodies = close_interrupted(running(cut_short()), lambda _: False)
 
@@ -73,32 +71,26 @@ def test_a_call_whose_outcome_is_lost_is_closed() -> None:
         CallFinished(call_id="c", text=INTERRUPTED, is_error=True),
     ]
 
-
-def test_a_repeatable_call_is_left_to_run_again() -> None:
-    """Reading twice does no harm, and the model gets the answer it asked for."""
+    # Reading twice does no harm, and the model gets the answer it asked for.
     bodies = close_interrupted(running(cut_short()), lambda call: call.name == "tool_b")
 
     assert bodies == [CallFinished(call_id="c", text=INTERRUPTED, is_error=True)]
 
-
-def test_nothing_is_owed_while_a_reply_is_awaited() -> None:
-    """A model call without reply is made again; there is nothing to close."""
-    log = Log()
-    opened(log)
-
-    assert close_interrupted(running(log), lambda _: False) == []
-    log.add(StepStarted(turn=1, step=1, model="m"))
-    assert close_interrupted(running(log), lambda _: False) == []
-
-
-def test_recovery_appends_its_results_once() -> None:
-    """A crash right after recovery must not add a second result to the same call."""
+    # A crash right after recovery must not add a second result to the same call.
     log = cut_short()
     for body in close_interrupted(running(log), lambda _: False):
         log.add(body)
 
     assert close_interrupted(running(log), lambda _: False) == []
     assert [c.call_id for c in CALLS if c.call_id not in running_results(log)] == ["d"]
+
+    # A model call without reply is made again; there is nothing to close.
+    log = Log()
+    opened(log)
+
+    assert close_interrupted(running(log), lambda _: False) == []
+    log.add(StepStarted(turn=1, step=1, model="m"))
+    assert close_interrupted(running(log), lambda _: False) == []
 
 
 def running_results(log: Log) -> set[str]:
@@ -108,48 +100,28 @@ def running_results(log: Log) -> set[str]:
     return set(step.results)
 
 
-@table("outcome", ["failed", "cancelled", "interrupted"])
-def test_a_turn_can_be_closed_with_calls_open(outcome: Outcome) -> None:
+def test_a_turn_can_be_closed_with_calls_open_or_before_its_reply() -> None:
     """Every call gets its result first: half a step can never be sent to a model again."""
-    log = cut_short()
-    bodies = close_turn(running(log), outcome, "why")
-    for body in bodies:
-        log.add(body)
-    state = recovered(log)
+    outcomes: tuple[Outcome, ...] = ("failed", "cancelled", "interrupted")
+    for outcome in outcomes:
+        log = cut_short()
+        bodies = close_turn(running(log), outcome, "why")
+        for body in bodies:
+            log.add(body)
+        state = recovered(log)
 
-    assert bodies[:-1] == [
-        CallFinished(call_id=call_id, text=CANCELLED, is_error=True) for call_id in "bcd"
-    ]
-    assert bodies[-1] == TurnFinished(turn=1, outcome=outcome, error="why")
-    assert [r.text for r in state.pending[0].steps[0].results] == ["done", *[CANCELLED] * 3]
+        assert bodies[:-1] == [
+            CallFinished(call_id=call_id, text=CANCELLED, is_error=True) for call_id in "bcd"
+        ]
+        assert bodies[-1] == TurnFinished(turn=1, outcome=outcome, error="why")
+        assert [r.text for r in state.pending[0].steps[0].results] == ["done", *[CANCELLED] * 3]
 
-
-def test_a_turn_without_a_reply_can_be_closed() -> None:
-    """A cancel may come at any moment."""
+    # A cancel may come at any moment.
     log = Log()
     opened(log)
     log.add(StepStarted(turn=1, step=1, model="m"))
 
     assert close_turn(running(log), "cancelled", "") == [TurnFinished(turn=1, outcome="cancelled")]
-
-
-def test_nothing_recovers_to_nothing() -> None:
-    """A session that was never written does not exist."""
-    assert recover(None, []) is None
-
-
-def test_a_log_without_snapshot_recovers_with_its_checkpoint() -> None:
-    """The snapshot that a crash prevented is written after the replay instead."""
-    log = Log()
-    for number in range(1, 27):
-        log.run(simple_turn(number))
-    found = recover(None, log.events)
-
-    assert found is not None
-    assert found.state.turns == 26
-    assert found.checkpoint is not None
-    assert found.checkpoint.turns == 20
-    assert found.checkpoint.checkpoint_seq == found.checkpoint.last_seq
 
 
 def test_a_snapshot_and_later_events_give_the_same_state() -> None:
@@ -158,14 +130,25 @@ def test_a_snapshot_and_later_events_give_the_same_state() -> None:
     for number in range(1, 27):
         log.run(simple_turn(number))
     whole = recover(None, log.events)
+
+    # The snapshot that a crash prevented is written after the replay instead.
     assert whole is not None
+    assert whole.state.turns == 26
     snapshot = whole.checkpoint
     assert snapshot is not None
-    later = [event for event in log.events if event.seq > snapshot.last_seq]
+    assert snapshot.turns == 20
+    assert snapshot.checkpoint_seq == snapshot.last_seq
 
+    later = [event for event in log.events if event.seq > snapshot.last_seq]
     assert recover(snapshot, later) == whole
     assert recover(snapshot, log.events) == whole  # the log may still hold what is behind it
     assert recover(snapshot, []) == recover(None, log.events[: snapshot.last_seq])
+
+    # A short session is only its log, and one that was never written does not exist.
+    short = recover(None, cut_short().events)
+    assert short is not None
+    assert short.checkpoint is None
+    assert recover(None, []) is None
 
 
 def test_a_log_that_does_not_reach_the_snapshot_is_refused() -> None:
@@ -180,12 +163,3 @@ def test_a_log_that_does_not_reach_the_snapshot_is_refused() -> None:
     assert apply(apply(snapshot, first), second).status == "paused"
     with pytest.raises(CorruptJournalError, match="event 5 is missing"):
         recover(snapshot, [second])
-
-
-def test_before_the_first_checkpoint_there_is_no_snapshot() -> None:
-    """A short session is only its log."""
-    events: list[Event] = cut_short().events
-    found = recover(None, events)
-
-    assert found is not None
-    assert found.checkpoint is None

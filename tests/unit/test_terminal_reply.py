@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from support.tables import table
+
 from everturn_actors.events import (
     Announced,
     ApprovalAsked,
@@ -45,75 +47,57 @@ def shown(updates: Iterable[Update], *, show_users: bool = False, colour: bool =
     return "".join(written)
 
 
-def test_pieces_are_shown_as_they_come_and_the_whole_reply_adds_nothing() -> None:
-    """A person reads along, and must not read it twice when the event arrives."""
-    updates: list[Update] = [delta("Hel", 0), delta("lo", 3), event(ModelReplied(text="Hello"))]
-
-    assert shown(updates[:1]) == "Hel"
-    assert shown(updates) == "Hello\n"
-
-
-def test_a_reply_without_pieces_is_shown_from_its_event() -> None:
-    """Whoever joins after the last piece still has to see the reply."""
-    assert shown([event(ModelReplied(text="Hello"))]) == "Hello\n"
-
-
-def test_what_is_said_without_a_turn_is_shown_like_a_reply() -> None:
-    """Who looks on sees what the people of the chat see, and where it comes from."""
-    body = Announced(text="Stand\x1b-up!", title="Job\x07")
-
-    assert shown([event(body)]) == "(from Job)\nStand-up!\n"
-    assert shown([event(Announced(text="Hi\n"))]) == "Hi\n"
-
-
-def test_a_reply_goes_on_below_what_was_said_in_between() -> None:
-    """An announcement may come while the model speaks, and must not have it said again."""
-    updates: list[Update] = [
-        delta("Hel", 0),
-        event(Announced(text="Stand-up!")),
-        delta("lo", 3),
-        event(ModelReplied(text="Hello")),
-    ]
-
-    assert shown(updates) == "Hel\nStand-up!\nlo\n"
-
-
-def test_text_so_far_after_a_reconnection_is_not_repeated() -> None:
-    """After a lost connection the text so far comes again as one piece."""
-    updates: list[Update] = [delta("Hello ", 0), delta("Hello wor", 0), delta("ld", 9)]
-
-    assert shown(updates) == "Hello world"
-
-
-def test_a_call_that_is_made_again_with_the_same_words_goes_on_where_it_was() -> None:
-    """Nothing is gained by showing the same beginning twice."""
-    updates: list[Update] = [
-        delta("One two", 0),
-        delta("One ", 0),
-        delta("two ", 4),
-        delta("three", 8),
-    ]
-
-    assert shown(updates) == "One two three"
-
-
-def test_a_call_that_is_made_again_with_other_words_is_told() -> None:
-    """What was read is not what will be kept; the person has to know."""
-    updates: list[Update] = [
-        delta("One two", 0),
-        delta("Tw", 0),
-        delta("o", 2),
-        event(ModelReplied(text="Two")),
-    ]
-
-    assert shown(updates) == "One two\n(the model was asked again)\nTwo\n"
-
-
-def test_a_final_reply_that_differs_from_its_pieces_is_shown_whole() -> None:
-    """The event is the truth, whatever was streamed."""
-    updates: list[Update] = [delta("Hello there", 0), event(ModelReplied(text="Hello"))]
-
-    assert shown(updates) == "Hello there\n(the model was asked again)\nHello\n"
+@table(
+    ("updates", "text"),
+    [
+        # A person reads along, and must not read it twice when the event arrives.
+        ([delta("Hel", 0)], "Hel"),
+        ([delta("Hel", 0), delta("lo", 3), event(ModelReplied(text="Hello"))], "Hello\n"),
+        # Whoever joins after the last piece still has to see the reply.
+        ([event(ModelReplied(text="Hello"))], "Hello\n"),
+        # Who looks on sees what is said without a turn, and where it comes from.
+        (
+            [event(Announced(text="Stand\x1b-up!", title="Job\x07"))],
+            "(from Job)\nStand-up!\n",
+        ),
+        ([event(Announced(text="Hi\n"))], "Hi\n"),
+        # That may come while the model speaks, and must not have it said again.
+        (
+            [
+                delta("Hel", 0),
+                event(Announced(text="Stand-up!")),
+                delta("lo", 3),
+                event(ModelReplied(text="Hello")),
+            ],
+            "Hel\nStand-up!\nlo\n",
+        ),
+        # After a lost connection the text so far comes again as one piece.
+        ([delta("Hello ", 0), delta("Hello wor", 0), delta("ld", 9)], "Hello world"),
+        # A call that is made again with the same words goes on where it was ...
+        (
+            [delta("One two", 0), delta("One ", 0), delta("two ", 4), delta("three", 8)],
+            "One two three",
+        ),
+        # ... and with other words it is told: what was read is not what will be kept.
+        (
+            [
+                delta("One two", 0),
+                delta("Tw", 0),
+                delta("o", 2),
+                event(ModelReplied(text="Two")),
+            ],
+            "One two\n(the model was asked again)\nTwo\n",
+        ),
+        # The event is the truth, whatever was streamed.
+        (
+            [delta("Hello there", 0), event(ModelReplied(text="Hello"))],
+            "Hello there\n(the model was asked again)\nHello\n",
+        ),
+    ],
+)
+def test_a_reply_is_shown_as_it_comes_and_once(updates: list[Update], text: str) -> None:
+    """Whatever comes of it in pieces, again, or as a whole."""
+    assert shown(updates) == text
 
 
 def test_steps_and_turns_are_shown_apart() -> None:

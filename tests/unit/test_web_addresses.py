@@ -97,9 +97,7 @@ def test_an_owner_allows_hosts_and_networks_and_nothing_beside_them() -> None:
     assert not allowed.lists("", ip_address("10.2.0.1"))
     assert not allowed.lists("", ip_address("192.168.1.6"))
 
-
-def test_a_name_never_opens_the_metadata_service_but_its_address_does() -> None:
-    """Whoever can change a name in the local DNS must not reach the keys of the machine by it."""
+    # Whoever can change a name in the local DNS must not reach the keys of the machine by it.
     metadata = ip_address("169.254.169.254")
 
     assert not read_allowed(("wiki.lan",)).lists("wiki.lan", metadata)
@@ -129,19 +127,23 @@ def found(*addresses: str) -> tuple[Reaching, list[str]]:
     return Reaching(read_allowed(()), find), asked
 
 
-async def test_every_address_of_a_name_has_to_be_public() -> None:
+async def test_every_address_of_a_name_has_to_be_public(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that is public and private at once is how a guard that looks at one is passed."""
-    reaching, _ = found("8.8.8.8", "10.0.0.1")
-
-    with pytest.raises(UnreachableError, match=r"site\.example \(10\.0\.0\.1\).*private"):
-        await reaching.addresses("site.example", 443)
-
-
-async def test_a_name_without_addresses_or_with_a_zone_is_refused() -> None:
-    """What a resolver answers is not to be trusted either."""
-    for addresses in ((), ("fe80::1%eth0",), ("nonsense",)):
-        with pytest.raises(UnreachableError):
-            await found(*addresses)[0].addresses("site.example", 80)
+    # The firewall in front of this machine does not stand between the machine and itself.
+    monkeypatch.setattr(
+        "everturn_gateway.tools.web.reaching._is_own", lambda ip: str(ip) == "8.8.4.4"
+    )
+    cases: tuple[tuple[tuple[str, ...], str], ...] = (
+        (("8.8.8.8", "10.0.0.1"), r"site\.example \(10\.0\.0\.1\).*private"),
+        (("8.8.8.8", "8.8.4.4"), "is this machine"),
+        # What a resolver answers is not to be trusted either.
+        ((), "site"),
+        (("fe80::1%eth0",), "site"),
+        (("nonsense",), "site"),
+    )
+    for addresses, said in cases:
+        with pytest.raises(UnreachableError, match=said):
+            await found(*addresses)[0].addresses("site.example", 443)
 
 
 async def test_no_more_addresses_are_tried_than_a_person_would_wait_for() -> None:
@@ -150,44 +152,27 @@ async def test_no_more_addresses_are_tried_than_a_person_would_wait_for() -> Non
 
     assert await reaching.addresses("site.example", 80) == tuple(f"8.8.8.{n}" for n in range(4))
 
-
-async def test_an_address_is_not_looked_up() -> None:
-    """There is nothing to find, and a resolver could answer with something else."""
+    # There is nothing to find, and a resolver could answer with something else.
     reaching, asked = found("10.0.0.1")
 
     assert await reaching.addresses("8.8.8.8", 80) == ("8.8.8.8",)
     assert asked == []
 
 
-@table("port", [0, 22, 25, 81, 6000, 6667])
-async def test_ports_where_no_web_server_is_are_refused(port: int) -> None:
+async def test_ports_where_no_web_server_is_are_refused() -> None:
     """A request is also a text that a mail server or a database may obey."""
-    with pytest.raises(UnreachableError, match=f"port {port}"):
-        await found("8.8.8.8")[0].addresses("site.example", port)
-
-
-@table("port", [80, 443, 1024, 8080, 65535])
-async def test_ports_where_web_servers_are_pass(port: int) -> None:
-    """Much of the web is not on 443."""
-    assert await found("8.8.8.8")[0].addresses("site.example", port) == ("8.8.8.8",)
+    reaching, _ = found("8.8.8.8")
+    for port in (0, 22, 25, 81, 6000, 6667):
+        with pytest.raises(UnreachableError, match=f"port {port}"):
+            await reaching.addresses("site.example", port)
+    for port in (80, 443, 1024, 8080, 65535):  # much of the web is not on 443
+        assert await reaching.addresses("site.example", port) == ("8.8.8.8",)
 
 
 def test_the_machine_knows_its_own_addresses() -> None:
     """Services may trust whoever comes from the same machine, under its public address too."""
     assert _is_own(ip_address("127.0.0.1"))
     assert not _is_own(ip_address("192.0.2.1"))
-
-
-async def test_a_public_address_of_this_machine_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The firewall in front of it does not stand between the machine and itself."""
-    monkeypatch.setattr(
-        "everturn_gateway.tools.web.reaching._is_own", lambda ip: str(ip) == "8.8.4.4"
-    )
-
-    with pytest.raises(UnreachableError, match="is this machine"):
-        await found("8.8.8.8", "8.8.4.4")[0].addresses("site.example", 80)
 
 
 async def test_the_system_is_asked_for_names() -> None:

@@ -96,16 +96,14 @@ def test_packed_bytes_are_unpacked_up_to_the_limit_and_no_further() -> None:
             unpack(b"\xffnot packed", encoding, 9)
 
 
-def test_control_characters_leave_and_line_ends_are_one_kind() -> None:
-    """A terminal obeys an escape sequence, and a journal is read by people."""
-    assert clean("a\r\nb\rc\x1b[31md\x00e\tf\x9bg\ufeff") == "a\nb\nc[31mde\tfg"
-
-
-def test_a_title_is_one_short_line() -> None:
+def test_a_title_is_one_short_line_and_a_text_has_no_control_characters() -> None:
     """It stands in the heading, where a page should not say more than its name."""
     assert title_of("<html><TITLE id=x>\n Fish &amp;\n chips </TITLE>") == "Fish & chips"
     assert title_of("<title>" + "a " * 500) == ("a " * 500)[:200]
     assert title_of("<p>no</p>") == ""
+
+    # A terminal obeys an escape sequence, and a journal is read by people.
+    assert clean("a\r\nb\rc\x1b[31md\x00e\tf\x9bg\ufeff") == "a\nb\nc[31mde\tfg"
 
 
 def test_what_is_made_of_a_page_is_what_a_person_would_read() -> None:
@@ -155,8 +153,9 @@ def test_bytes_without_a_type_are_looked_at(body: bytes, kind: str) -> None:
     assert kind_of(body) == kind
 
 
-def test_what_is_cut_is_told() -> None:
-    """The model has to know that there was more."""
+def test_what_is_cut_or_not_there_is_told() -> None:
+    """The model has to know that there was more, or nothing."""
+    # The model has to know that there was more.
     answer, text = work(order("text", limit_bytes=2048, limit_characters=10), b"a" * 4096)
 
     assert text == "a" * 10
@@ -165,9 +164,7 @@ def test_what_is_cut_is_told() -> None:
         "only the first 10 characters of it are kept",
     ]
 
-
-def test_a_page_without_text_says_so() -> None:
-    """An empty result looks like a failure of the tool."""
+    # An empty result looks like a failure of the tool.
     assert "no text" in work(order(), b"<div id=app></div>")[0]["notes"][0]
     assert "no text" in work(order("unknown"), b"\0\1")[0]["notes"][0]
 
