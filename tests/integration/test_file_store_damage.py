@@ -188,62 +188,82 @@ async def test_damage_in_the_middle_stops_the_session_and_names_the_place(
         assert await store.load(OTHER_ID) is not None  # and no other session
 
 
-async def test_events_of_another_version_are_refused(tmp_path: Path) -> None:
-    """An older Everturn must not cut off what a newer one wrote."""
-    newer = line_of_version(3, LOG[6])
-    async with a_session(tmp_path, log=b"".join(LINES[:6]) + newer) as (store, files):
+@table("file", ["events.jsonl", "state.yaml"])
+async def test_what_another_version_wrote_is_refused(tmp_path: Path, file: str) -> None:
+    """An older Everturn must not cut off what a newer one wrote, nor rebuild it: it is no damage.
+
+    What the other version knew would be lost.
+    """
+    async with a_session(tmp_path, snapshot_at=6) as (store, files):
+        if file == "events.jsonl":
+            files.log.write_bytes(line_of_version(3, LOG[6]))
+            said = r"events\.jsonl: line 1: .* format 3"
+        else:
+            data = files.state.read_bytes().replace(b"everturn/state-v7", b"everturn/state-v8")
+            files.state.write_bytes(data)
+            said = r"state\.yaml: .*state-v7"
         before = contents(files.folder)
-        with pytest.raises(UnknownFormatError, match=r"events\.jsonl: line 7: .* format 3"):
+        with pytest.raises(UnknownFormatError, match=said):
             await store.load(SESSION_ID)
 
         assert contents(files.folder) == before
 
 
-@table("compaction", ["archive", "discard", "disabled"])
-async def test_a_missing_log_stops_the_session(tmp_path: Path, compaction: Compaction) -> None:
+@table(
+    ("at", "compaction", "log", "said"),
+    [
+        *[
+            pytest.param(6, each, None, r"events\.jsonl: the log is missing", id=f"missing, {each}")
+            for each in ("archive", "discard", "disabled")
+        ],
+        # An old copy was put back: appended to, it would have a hole for ever.
+        pytest.param(
+            16, "disabled", LINES[:9], r"ends at event 9, but .* event 16", id="too short"
+        ),
+        # The lines that need not be replayed are history too.
+        pytest.param(
+            11,
+            "disabled",
+            [*LINES[:4], FLIPPED, *LINES[5:]],
+            "line 5: its checksum is wrong",
+            id="damaged before the snapshot",
+        ),
+    ],
+)
+async def test_a_log_that_lacks_what_the_snapshot_needs_stops_the_session(
+    tmp_path: Path, at: int, compaction: Compaction, log: list[bytes] | None, said: str
+) -> None:
     """What was logged after the snapshot is gone, and nobody knows what it was."""
-    async with a_session(tmp_path, log=None, snapshot_at=6, compaction=compaction) as (store, _):
-        with pytest.raises(CorruptJournalError, match=r"events\.jsonl: the log is missing"):
+    async with a_session(tmp_path, snapshot_at=at, compaction=compaction) as (store, files):
+        if log is None:
+            files.log.unlink()
+        else:
+            files.log.write_bytes(b"".join(log))
+        with pytest.raises(CorruptJournalError, match=said):
             await store.load(SESSION_ID)
 
 
-async def test_a_log_that_ends_before_the_snapshot_stops_the_session(tmp_path: Path) -> None:
-    """An old copy of the log was put back: appended to, it would have a hole for ever."""
-    async with a_session(tmp_path, snapshot_at=16, compaction="disabled") as (store, files):
-        files.log.write_bytes(b"".join(LINES[:9]))
-        with pytest.raises(CorruptJournalError, match=r"ends at event 9, but .* event 16"):
-            await store.load(SESSION_ID)
+@table("compaction", ["archive", "discard"])
+async def test_an_old_snapshot_is_bridged_by_the_archive_alone(
+    tmp_path: Path, compaction: Compaction
+) -> None:
+    """A backup of state.yaml that was put back costs nothing where the archive has the rest.
 
-
-async def test_damage_before_the_snapshot_is_noticed(tmp_path: Path) -> None:
-    """The lines that need not be replayed are history too."""
-    async with a_session(tmp_path, snapshot_at=11, compaction="disabled") as (store, files):
-        files.log.write_bytes(b"".join([*LINES[:4], FLIPPED, *LINES[5:]]))
-        with pytest.raises(CorruptJournalError, match="line 5: its checksum is wrong"):
-            await store.load(SESSION_ID)
-
-
-async def test_an_old_snapshot_is_bridged_by_the_archive(tmp_path: Path) -> None:
-    """A backup of state.yaml that was put back costs nothing, for the archive has the rest."""
-    async with a_session(tmp_path, snapshot_at=6) as (store, files):
+    Where the events in between were discarded, the session cannot be whole.
+    """
+    async with a_session(tmp_path, snapshot_at=6, compaction=compaction) as (store, files):
         old = files.state.read_bytes()
-        await store.save_snapshot(replay(LOG[:11]), compaction="archive")
+        await store.save_snapshot(replay(LOG[:11]), compaction=compaction)
         files.state.write_bytes(old)
+        if compaction == "discard":
+            with pytest.raises(CorruptJournalError, match="event 7 is missing; the next one is 12"):
+                await store.load(SESSION_ID)
+            return
         loaded = await store.load(SESSION_ID)
 
         assert loaded is not None
         assert loaded.events == LOG[6:]
         assert state_of(loaded) == replay(LOG)
-
-
-async def test_an_old_snapshot_without_archive_stops_the_session(tmp_path: Path) -> None:
-    """The events in between were discarded: the session cannot be whole."""
-    async with a_session(tmp_path, snapshot_at=6, compaction="discard") as (store, files):
-        old = files.state.read_bytes()
-        await store.save_snapshot(replay(LOG[:11]), compaction="discard")
-        files.state.write_bytes(old)
-        with pytest.raises(CorruptJournalError, match="event 7 is missing; the next one is 12"):
-            await store.load(SESSION_ID)
 
 
 DAMAGES = [
@@ -316,18 +336,6 @@ async def test_a_snapshot_of_another_session_stops_the_session(tmp_path: Path) -
         files.state.write_bytes(store.layout.session(OTHER_ID).state.read_bytes())
         with pytest.raises(CorruptJournalError, match=rf"state\.yaml: .*'{OTHER_ID}'"):
             await store.load(SESSION_ID)
-
-
-async def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
-    """It is not damaged, and rebuilding it would lose what the other version knew."""
-    async with a_session(tmp_path, snapshot_at=6) as (store, files):
-        data = files.state.read_bytes().replace(b"everturn/state-v7", b"everturn/state-v8")
-        files.state.write_bytes(data)
-        before = contents(files.folder)
-        with pytest.raises(UnknownFormatError, match=r"state\.yaml: .*state-v7"):
-            await store.load(SESSION_ID)
-
-        assert contents(files.folder) == before
 
 
 async def test_a_snapshot_edited_by_hand_is_what_counts(tmp_path: Path) -> None:

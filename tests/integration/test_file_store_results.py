@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,40 +225,24 @@ async def test_what_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
         assert await store.read_result(SESSION_ID, "call_1") == "mended"
 
 
-async def test_a_result_that_somebody_removed_is_no_fault(tmp_path: Path) -> None:
-    """People clear folders out; the store goes on with what is there."""
+async def test_what_people_do_in_the_folder_is_no_fault(tmp_path: Path) -> None:
+    """What Everturn did not put there, it does not remove; where it is cleared out, it goes on.
+
+    Most sessions have no large results, and ten thousand of them need no further directories.
+    """
     async with a_session(tmp_path, results_max_bytes=12) as (store, folder):
-        await store.save_result(SESSION_ID, "call_2", "second")
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
-        await store.save_result(SESSION_ID, "call_3", "third")
-
-        assert await store.read_result(SESSION_ID, "call_2") is None
-        assert await store.read_result(SESSION_ID, "call_3") == "third"
-
-
-async def test_strangers_in_the_folder_are_left_alone(tmp_path: Path) -> None:
-    """What Everturn did not put there, it does not remove."""
-    async with a_session(tmp_path, results_max_bytes=10) as (store, folder):
         (folder / ".DS_Store").write_bytes(b"x" * 99)
         (folder / "notes of mine").write_bytes(b"x" * 99)
         (folder / "folder").mkdir()
         await store.save_result(SESSION_ID, "call_2", "1234")
+        strangers = {".DS_Store", "notes of mine", "folder"}
+        assert {path.name for path in folder.iterdir()} == {*strangers, "call_1", "call_2"}
 
-        assert {path.name for path in folder.iterdir()} == {
-            ".DS_Store",
-            "notes of mine",
-            "folder",
-            "call_1",
-            "call_2",
-        }
+        shutil.rmtree(folder)
+        await store.save_result(SESSION_ID, "call_3", "third")
+        assert await store.read_result(SESSION_ID, "call_2") is None
+        assert await store.read_result(SESSION_ID, "call_3") == "third"
 
-
-async def test_a_session_without_large_results_has_no_folder_for_them(tmp_path: Path) -> None:
-    """Most sessions have none; ten thousand of them need no further directories."""
-    async with open_file_store(tmp_path) as store:
         await store.append(OTHER_ID, simple_log(1, session_id=OTHER_ID), expected_seq=0)
         await store.read_result(OTHER_ID, "call_1")
-
         assert not store.layout.session(OTHER_ID).results.exists()

@@ -233,38 +233,32 @@ async def test_the_same_file_is_read_once_and_every_change_of_it_is_seen(
     assert read == ["a.yaml", "b.yaml", "b.yaml"]
 
 
-async def test_a_file_that_goes_while_it_is_read_is_no_fault(
+async def test_what_goes_while_it_is_read_is_no_fault_and_calls_no_job_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """People and editors remove files whenever they like."""
-    write_job(tmp_path, "gone.yaml")
-    write_job(tmp_path, "there.yaml")
+    """People and editors remove files whenever they like.
+
+    A disk that is not mounted for a moment looks like an empty folder.
+    """
+    folder = tmp_path / "schedules"
+    write_job(folder, "gone.yaml")
+    write_job(folder, "there.yaml")
 
     def removed(file: Path, environ: None) -> object:
-        (tmp_path / "gone.yaml").unlink(missing_ok=True)
+        (folder / "gone.yaml").unlink(missing_ok=True)
         return reading.read_document(file, environ)
 
     monkeypatch.setattr(book_module, "read_document", removed)
-
-    page = await JobStore(tmp_path, timezone=ZONE).read()
-
-    assert (list(texts(page)), page.faults) == (["there"], ())
-
-
-async def test_a_folder_that_is_away_calls_no_job_off(tmp_path: Path) -> None:
-    """A disk that is not mounted for a moment looks like an empty folder."""
-    folder = tmp_path / "schedules"
-    write_job(folder, "a.yaml")
     book = JobStore(folder, timezone=ZONE)
-    await book.read()
+    page = await book.read()
     folder.rename(tmp_path / "away")
-
     with pytest.raises(FileNotFoundError):
         await book.read()
     (tmp_path / "away").rename(folder)
-    page = await book.read()
+    again = await book.read()
 
-    assert list(texts(page)) == ["a"]
+    assert (list(texts(page)), page.faults) == (["there"], ())
+    assert list(texts(again)) == ["there"]
 
 
 # --- writing ---
@@ -353,24 +347,17 @@ async def test_file_systems_without_links_have_jobs_too(
     assert names(tmp_path) == ["reminder.yaml"]
 
 
-async def test_a_name_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
-    """The id becomes part of a path."""
-    with pytest.raises(ValueError, match="lower-case letters"):
-        await JobStore(tmp_path / "schedules").write("../x", SECTION, MADE)
-
-    assert names(tmp_path) == []
-
-
-async def test_a_full_disk_leaves_nothing_behind(
+async def test_a_job_that_cannot_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a job may be a valid one without its end."""
+    """Half a job may be a valid one without its end; and its id becomes part of a path."""
 
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    with pytest.raises(ValueError, match="lower-case letters"):
+        await JobStore(tmp_path / "schedules").write("../x", SECTION, MADE)
     monkeypatch.setattr(os, "fsync", full)
-
     with pytest.raises(OSError, match="No space left"):
         await JobStore(tmp_path).write("reminder", SECTION, MADE)
 
@@ -431,18 +418,25 @@ async def watched(folder: Path) -> AsyncGenerator[Seen]:
 
 
 async def test_changes_are_told_while_the_gateway_runs(tmp_path: Path) -> None:
-    """Jobs are edited in place; nobody restarts a gateway for a reminder."""
+    """Jobs are edited in place; nobody restarts a gateway for a reminder.
+
+    A workspace has no folder for them until there is a first job; until then nothing is done.
+    """
     folder = tmp_path / "schedules"
-    write_job(folder, "a.yaml")
 
     async with watched(folder) as seen:
-        first = list(texts(seen.page))
+        times = seen.times
+        write_job(folder, "a.yaml")
+        await seen.until(["a"])
         write_job(folder, "b.yaml")
         await seen.until(["a", "b"])
+    async with watched(folder) as seen:
+        first = list(texts(seen.page))
         (folder / "a.yaml").unlink()
         await seen.until(["b"])
 
-    assert first == ["a"]
+    assert times == 1
+    assert first == ["a", "b"]
 
 
 @table(
@@ -462,20 +456,6 @@ def test_what_the_scheduler_writes_while_it_works_is_not_told(name: str, *, expe
     folder = Path("/srv/schedules")
 
     assert book_module._job_files(folder)(Change.modified, str(folder / name)) is expected
-
-
-async def test_a_folder_that_comes_later_is_watched(tmp_path: Path) -> None:
-    """A workspace has none until there is a first job; until then nothing is done."""
-    folder = tmp_path / "schedules"
-
-    async with watched(folder) as seen:
-        first = seen.times
-        write_job(folder, "a.yaml")
-        await seen.until(["a"])
-        write_job(folder, "b.yaml")
-        await seen.until(["a", "b"])
-
-    assert first == 1
 
 
 async def test_jobs_of_programs_follow_a_store_that_several_machines_open(tmp_path: Path) -> None:

@@ -84,13 +84,18 @@ async def test_a_workspace_that_is_not_there_has_no_sessions(tmp_path: Path) -> 
     assert await check(tmp_path / "none", SESSION_ID) == ()
 
 
-async def test_every_bad_line_is_named(tmp_path: Path) -> None:
-    """Loading stops at the first fault; the operator wants to see all of them."""
+async def test_every_bad_line_is_named_and_thousands_in_a_few_lines(tmp_path: Path) -> None:
+    """Loading stops at the first fault, and the operator wants to see all of them.
+
+    A thousand findings would hide the one that matters.
+    """
     async with open_file_store(tmp_path) as store:
         files = await write_session(store)
         lines = [*LINES[:2], b"rubbish\n", *LINES[3:8], FLIPPED, *LINES[9:12], *LINES[13:]]
         files.log.write_bytes(b"".join(lines) + b'{"v":2,')
         findings = await check(tmp_path, SESSION_ID)
+        files.log.write_bytes(b"rubbish\n" * 5000)
+        of_rubbish = await check(tmp_path, SESSION_ID)
 
     assert [(f.line, f.blocks) for f in findings if "follows" not in f.text] == [
         (3, True),
@@ -99,17 +104,8 @@ async def test_every_bad_line_is_named(tmp_path: Path) -> None:
     ]
     assert [f.line for f in findings if "event 14 follows event 12" in f.text] == [13]
     assert {f.path for f in findings} == {files.log}
-
-
-async def test_a_file_full_of_rubbish_is_reported_in_a_few_lines(tmp_path: Path) -> None:
-    """A thousand findings hide the one that matters."""
-    async with open_file_store(tmp_path) as store:
-        files = await write_session(store)
-        files.log.write_bytes(b"rubbish\n" * 5000)
-        findings = await check(tmp_path, SESSION_ID)
-
-    assert len(findings) < 30
-    assert findings[-1].text == "and so on"
+    assert len(of_rubbish) < 30
+    assert of_rubbish[-1].text == "and so on"
 
 
 @table(
@@ -173,40 +169,42 @@ async def test_lines_behind_the_snapshot_are_saved_beyond_the_damage(tmp_path: P
         assert await state_in(store) == replay(LOG)
 
 
-async def test_a_missing_log_goes_on_from_the_snapshot(tmp_path: Path) -> None:
+@table(
+    ("log", "at", "compaction", "read"),
+    [
+        pytest.param(None, 11, "archive", LOG[:11], id="missing"),
+        # The history that is there stays readable, and nothing is appended after a hole.
+        pytest.param(LINES[:9], 16, "disabled", LOG[:9], id="too old"),
+        # Nothing of the stranger's words is taken over.
+        pytest.param(OTHER_LINES, 6, "archive", LOG[:6], id="of another session"),
+    ],
+)
+async def test_a_log_that_is_lost_goes_on_from_the_snapshot(
+    tmp_path: Path,
+    log: list[bytes] | None,
+    at: int,
+    compaction: Compaction,
+    read: tuple[Event, ...],
+) -> None:
     """Better the state of the last snapshot than nothing."""
     async with open_file_store(tmp_path) as store:
-        files = await write_session(store, snapshot_at=11)
-        files.log.unlink()
-        assert [f.text for f in await check(tmp_path, SESSION_ID)] == ["the log is missing"]
+        files = await write_session(store, snapshot_at=at, compaction=compaction)
+        if log is None:
+            files.log.unlink()
+        else:
+            files.log.write_bytes(b"".join(log))
+        findings = await check(tmp_path, SESSION_ID)
         await repair(store, SESSION_ID)
 
-        assert await state_in(store) == replay(LOG[:11])
-        await store.append(SESSION_ID, LOG[11:], expected_seq=11)
-        assert await state_in(store) == replay(LOG)
-
-
-async def test_a_log_that_is_too_old_goes_on_from_the_snapshot(tmp_path: Path) -> None:
-    """The history that is there stays readable, and nothing is appended after a hole."""
-    async with open_file_store(tmp_path) as store:
-        files = await write_session(store, snapshot_at=16, compaction="disabled")
-        files.log.write_bytes(b"".join(LINES[:9]))
-        assert len(await check(tmp_path, SESSION_ID)) == 1
-        await repair(store, SESSION_ID)
-
-        assert await state_in(store) == replay(LOG)
-        assert await store.read(SESSION_ID, after=0, limit=99) == LOG[:9]
-
-
-async def test_a_log_of_another_session_goes_on_from_the_snapshot(tmp_path: Path) -> None:
-    """Nothing of the stranger's words is taken over."""
-    async with open_file_store(tmp_path) as store:
-        files = await write_session(store, snapshot_at=6)
-        files.log.write_bytes(b"".join(OTHER_LINES))
-        await repair(store, SESSION_ID)
-
-        assert await state_in(store) == replay(LOG[:6])
-        assert kept(files) == {"events.jsonl": b"".join(OTHER_LINES)}
+        assert len(findings) == (len(OTHER_LINES) if log is OTHER_LINES else 1)
+        assert (findings[0].text == "the log is missing") == (log is None)
+        if log is OTHER_LINES:
+            assert kept(files) == {"events.jsonl": b"".join(OTHER_LINES)}
+        assert await state_in(store) == replay(LOG[:at])
+        assert await store.read(SESSION_ID, after=0, limit=99) == read
+        if at < len(LOG):
+            await store.append(SESSION_ID, LOG[at:], expected_seq=at)
+            assert await state_in(store) == replay(LOG)
 
 
 @table("compaction", ["archive", "disabled"])

@@ -106,8 +106,11 @@ async def test_a_bad_agent_is_set_aside_while_the_others_work(tmp_path: Path) ->
         library.file("ugly")
 
 
-async def test_a_missing_folder_is_said_and_can_appear_later(tmp_path: Path) -> None:
-    """The gateway starts; what is missing is named."""
+async def test_a_folder_that_is_missing_is_said_and_costs_no_agent(tmp_path: Path) -> None:
+    """The gateway starts, and the folder can appear later.
+
+    A file system that is away for a moment must not end every conversation.
+    """
     library = await load(tmp_path / "agents")
 
     assert library.names() == ()
@@ -118,16 +121,10 @@ async def test_a_missing_folder_is_said_and_can_appear_later(tmp_path: Path) -> 
 
     assert (report.added, report.faults) == (("late",), ())
 
-
-async def test_a_folder_that_cannot_be_read_any_more_keeps_its_agents(tmp_path: Path) -> None:
-    """A file system that is away for a moment must not end every conversation."""
-    write_agent(tmp_path / "agents", "a")
-    library = await load(tmp_path / "agents")
     (tmp_path / "agents").rename(tmp_path / "elsewhere")
-
     report = await library.reload()
 
-    assert library.names() == ("a",)
+    assert library.names() == ("late",)
     assert report.removed == ()
     assert len(report.faults) == 1
 
@@ -189,19 +186,26 @@ async def test_a_provider_is_kept_until_its_model_changes(tmp_path: Path) -> Non
 
 
 async def test_a_script_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
-    """Who edits the replies of a demo sees them, as with every other file of an agent."""
+    """Who edits the replies of a demo, or of a summarizer, sees them, as with any other file."""
     model = ("provider: builtin\n    name: builtin", "provider: scripted\n    name: replies.yaml")
-    folder = write_agent(tmp_path, "a", replies__yaml="one")
+    folder = write_agent(tmp_path, "b", replies__yaml="one")
     yaml = folder / "agent.yaml"
     yaml.write_text(yaml.read_text(encoding="utf-8").replace(*model), encoding="utf-8")
+    write_summarised(tmp_path, "{provider: scripted, name: s.yaml}")
+    (tmp_path / "a/s.yaml").write_text("- a\n", encoding="utf-8")
     library = await load(tmp_path)
-    first = library.get("a")
+    first, before = library.get("b"), library.get("a").summariser
     same = await library.reload()
     (folder / "replies.yaml").write_text("another", encoding="utf-8")
+    (tmp_path / "a/s.yaml").write_text("- longer\n", encoding="utf-8")
     changed = await library.reload()
+    after = library.get("a").summariser
 
-    assert (same.changed, changed.changed) == ((), ("a",))
-    assert library.get("a").provider is not first.provider
+    assert (same.changed, changed.changed) == ((), ("a", "b"))
+    assert library.get("b").provider is not first.provider
+    assert before is not None
+    assert after is not None
+    assert after.provider is not before.provider
 
 
 def write_summarised(agents_dir: Path, summarizer: str, *, model: str = "gpt-5") -> None:
@@ -263,32 +267,25 @@ async def test_a_summarizer_is_kept_until_it_changes(tmp_path: Path) -> None:
     assert third.provider is not first.provider
 
 
-async def test_the_script_of_a_summarizer_is_read_anew(tmp_path: Path) -> None:
-    """Whoever tries out a summary edits the script and looks again."""
-    write_summarised(tmp_path, "{provider: scripted, name: s.yaml}")
-    (tmp_path / "a/s.yaml").write_text("- a\n", encoding="utf-8")
-    library = await load(tmp_path)
-    before = library.get("a").summariser
+async def test_a_model_that_cannot_be_made_is_a_fault_at_its_place(tmp_path: Path) -> None:
+    """Where the agent's own model is fine, the line to repair is the summarizer's.
 
-    (tmp_path / "a/s.yaml").write_text("- longer\n", encoding="utf-8")
-    await library.reload()
-    after = library.get("a").summariser
+    A provider may know the file and line better than the agent's.
+    """
+    write_summarised(tmp_path / "one", "{provider: unknown, name: x}")
+    write_agent(tmp_path / "two", "a")
 
-    assert before is not None
-    assert after is not None
-    assert after.provider is not before.provider
+    def make(model: ModelSpec, folder: Path) -> SilentProvider:
+        raise ConfigError(f"no {model.name} in {folder.name}")  # noqa: EM102, TRY003 - short
 
-
-async def test_a_summarizer_that_cannot_be_made_is_a_fault_of_its_field(tmp_path: Path) -> None:
-    """The agent's own model is fine; the line to repair is another one."""
-    write_summarised(tmp_path, "{provider: unknown, name: x}")
-
-    (fault,) = (await load(tmp_path)).faults()
+    (fault,) = (await load(tmp_path / "one")).faults()
+    (placed,) = (await open_library(tmp_path / "two", {}, make)).faults()
 
     assert str(fault) == (
-        f"{tmp_path}/a/agent.yaml:6: spec.session.context.summarizer:"
+        f"{tmp_path}/one/a/agent.yaml:6: spec.session.context.summarizer:"
         " there is no provider 'unknown'"
     )
+    assert str(placed).endswith("agent.yaml:6: spec.model: no builtin in a")
 
 
 async def test_a_name_belongs_to_one_folder(tmp_path: Path) -> None:
@@ -350,18 +347,6 @@ async def test_jobs_of_agents_follow_their_files(tmp_path: Path) -> None:
     assert [job.job_id for job in library.jobs()] == ids
 
 
-async def test_a_fault_that_a_provider_places_is_kept_as_it_is(tmp_path: Path) -> None:
-    """A provider may know the file and line better than the agent's."""
-    write_agent(tmp_path, "a")
-
-    def make(model: ModelSpec, folder: Path) -> SilentProvider:
-        raise ConfigError(f"no {model.name} in {folder.name}")  # noqa: EM102, TRY003 - short
-
-    library = await open_library(tmp_path, {}, make)
-
-    assert str(library.faults()[0]).endswith("agent.yaml:6: spec.model: no builtin in a")
-
-
 async def until(library: AgentLibrary, holds: Callable[[], bool]) -> None:
     """Wait until a reload has made it so."""
     while not holds():
@@ -382,10 +367,12 @@ async def test_changes_are_seen_while_the_gateway_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Agents are edited in place; nobody restarts a gateway for a comma."""
-    write_version(tmp_path, "a", "1")
+    write_version(tmp_path, "a", "0")
     library = await load(tmp_path)
+    write_version(tmp_path, "a", "1")  # the gateway starts everything else before it watches
 
     async with watched(library):
+        assert description(library, "a") == "1"
         write_version(tmp_path, "a", "2")
         await until(library, lambda: description(library, "a") == "2")
 
@@ -404,18 +391,6 @@ async def test_changes_are_seen_while_the_gateway_runs(
 
     assert library.faults() == ()
     assert "agent has a fault" in caplog.text
-
-
-async def test_a_change_between_loading_and_watching_is_seen(tmp_path: Path) -> None:
-    """The watch stands only after the gateway has started everything else."""
-    write_version(tmp_path, "a", "1")
-    library = await load(tmp_path)
-    write_version(tmp_path, "a", "2")
-
-    async with watched(library):
-        seen = description(library, "a")
-
-    assert seen == "2"
 
 
 async def test_a_folder_made_anew_is_watched_anew(tmp_path: Path) -> None:

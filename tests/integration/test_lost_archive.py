@@ -84,14 +84,20 @@ async def losses_at_load(store: FileStore) -> tuple[str, ...]:
 
 
 @KINDS
-async def test_a_load_tells_of_it_and_goes_on(tmp_path: Path, kind: str) -> None:
-    """What the model sees stands in the snapshot: the session works, and the log says what is gone.
+async def test_a_load_and_doctor_tell_of_it_and_a_repair_claims_nothing(
+    tmp_path: Path, kind: str
+) -> None:
+    """What the model sees stands in the snapshot: the session works, and it is said what is gone.
 
-    A load changes nothing, so that a backup can be put back.
+    A load changes nothing, so that a backup can be put back; doctor names the events and blocks
+    nothing. What is gone stays gone: a repair says so, once, and the history goes on showing it.
     """
+    ((first, last),) = DAMAGE[kind][1]
+    gone = f"event {first} is" if first == last else f"events {first} to {last} are"
     async with open_file_store(tmp_path) as store:
         files = await write_session(store)
         assert await losses_at_load(store) == ()
+        assert await check(tmp_path, SESSION_ID) == ()
         DAMAGE[kind][0](files.archive)
         before = {path: path.read_bytes() for path in files.folder.iterdir()}
 
@@ -99,39 +105,13 @@ async def test_a_load_tells_of_it_and_goes_on(tmp_path: Path, kind: str) -> None
         assert files.archive.name in told
         assert {path: path.read_bytes() for path in files.folder.iterdir()} == before
 
-
-@KINDS
-async def test_doctor_names_the_missing_events_and_blocks_nothing(
-    tmp_path: Path, kind: str
-) -> None:
-    """Whoever looks has to learn which events are gone, and that the session works."""
-    spans = DAMAGE[kind][1]
-    async with open_file_store(tmp_path) as store:
-        files = await write_session(store)
-        assert await check(tmp_path, SESSION_ID) == ()
-        DAMAGE[kind][0](files.archive)
         findings = await check(tmp_path, SESSION_ID)
+        assert not any(finding.blocks for finding in findings)
+        assert {finding.path for finding in findings} == {files.archive}
+        assert f"{gone} lost" in findings[-1].text
 
-    assert not any(finding.blocks for finding in findings)
-    assert {finding.path for finding in findings} == {files.archive}
-    ((first, last),) = spans
-    name = f"event {first} is lost" if first == last else f"events {first} to {last} are lost"
-    assert name in findings[-1].text
-
-
-@KINDS
-async def test_a_repair_claims_nothing_and_the_next_doctor_is_content(
-    tmp_path: Path, kind: str
-) -> None:
-    """What is gone stays gone: a repair says so, once, and the history goes on showing it."""
-    ((first, last),) = DAMAGE[kind][1]
-    async with open_file_store(tmp_path) as store:
-        files = await write_session(store)
-        DAMAGE[kind][0](files.archive)
         report = "\n".join(await repair(store, SESSION_ID))
-
-        missing = f"event {first} is" if first == last else f"events {first} to {last} are"
-        assert f"{missing} missing: the archive that held them was lost or damaged" in report
+        assert f"{gone} missing: the archive that held them was lost or damaged" in report
         assert "Nothing was brought back" in report
         if (first, last) == (1, ARCHIVED):  # nothing is left that it could be rebuilt from
             assert "rebuilt" not in report
