@@ -41,8 +41,11 @@ async def test_an_unknown_provider_is_named_with_what_there_is(provider: str, sa
     assert says in str(raised.value)
 
 
-async def test_a_key_in_use_is_registered_as_a_secret() -> None:
-    """From then on no log line shows it."""
+async def test_a_key_in_use_is_kept_from_logs_and_warned_about_in_the_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Anybody who reads one has it."""
+    # A key in use is registered as a secret. From then on no log line shows it.
     registry = SecretRegistry()
     environ = {"OPENAI_API_KEY": "sk-in-use", "OPENROUTER_API_KEY": "sk-idle"}
     async with open_providers(environ=environ, models_dir=Path(), registry=registry) as providers:
@@ -50,11 +53,8 @@ async def test_a_key_in_use_is_registered_as_a_secret() -> None:
 
     assert registry.mask("sk-in-use") == "***"
 
-
-async def test_a_key_that_goes_out_in_the_open_is_warned_about(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Anybody on the way can read it; on this machine nobody is."""
+    # A key that goes out in the open is warned about. Anybody on the way can read it; on this
+    # machine nobody is.
     environ = {"OPENAI_API_KEY": "sk-in-use"}
     async with open_providers(environ=environ, models_dir=Path()) as providers:
         with caplog.at_level(logging.WARNING):
@@ -80,19 +80,19 @@ async def test_scripted_finds_its_file_from_the_agents_folder(tmp_path: Path) ->
             await anyio.to_thread.run_sync(providers.make, bad, tmp_path)
 
 
-@table("provider", ["builtin", "ollama"])
-def test_no_http_client_is_loaded_before_a_call(provider: str) -> None:
+def test_no_http_client_is_loaded_before_a_call() -> None:
     """It takes a tenth of the whole start, and 10 MB; nothing calls a model before it is asked."""
-    code = f"""
+    code = """
 import sys, anyio
 from pathlib import Path
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers import open_providers
 
 async def main():
-    async with open_providers(environ={{}}, models_dir=Path()) as providers:
-        providers.make(ModelSpec(provider={provider!r}, name="m"), Path())
-        print({{"aiohttp", "httpx2"}} & sys.modules.keys())
+    async with open_providers(environ={}, models_dir=Path()) as providers:
+        for provider in ("builtin", "ollama"):
+            providers.make(ModelSpec(provider=provider, name="m"), Path())
+        print({"aiohttp", "httpx2"} & sys.modules.keys())
 
 anyio.run(main)
 """

@@ -175,7 +175,8 @@ async def test_what_acts_on_those_before_it_waits_for_them() -> None:
 
 
 async def test_what_comes_again_is_confirmed_again_and_taken_once() -> None:
-    """A platform repeats what was confirmed too late for it."""
+    """And under the id that its chat has now."""
+    # A platform repeats what was confirmed too late for it.
     inbox, ledger = Inbox(), Ledger()
     async with open_chat_queues(inbox, QuickClock()) as queues:
         for _ in range(3):
@@ -187,9 +188,8 @@ async def test_what_comes_again_is_confirmed_again_and_taken_once() -> None:
     assert texts(inbox) == ["x"]
     assert ledger.told.count("confirmed x") == 2
 
-
-async def test_a_moved_chat_is_known_before_what_follows() -> None:
-    """What comes under the new id belongs to the same conversation."""
+    # A moved chat is known before what follows. What comes under the new id belongs to the same
+    # conversation.
     inbox = Inbox()
     async with open_chat_queues(inbox, QuickClock()) as queues:
         move = ChatMoved(old="a", new="b")
@@ -234,7 +234,8 @@ async def test_what_is_sent_back_is_not_overtaken() -> None:
 
 
 async def test_a_gap_is_filled_before_what_waits_and_its_rest_is_told() -> None:
-    """What was missed was said first; a history that cannot be had now is asked for again."""
+    """Or passed over, where it can never be read."""
+    # What was missed was said first; a history that cannot be had now is asked for again.
     inbox, ledger, tries = Inbox(), Ledger(), 0
     where = ChatRef(id="a")
 
@@ -260,16 +261,15 @@ async def test_a_gap_is_filled_before_what_waits_and_its_rest_is_told() -> None:
     assert inbox.skips == [(where, 7, "too old")]
     assert [bool(why) for _, why in inbox.blocks] == [True, True, False]
 
-
-async def test_a_history_that_can_never_be_read_is_passed_over() -> None:
-    """To ask for it for ever would leave the chat deaf."""
+    # A history that can never be read is passed over. To ask for it for ever would leave the chat
+    # deaf.
     inbox, ledger = Inbox(), Ledger()
 
-    async def read() -> Backfill:
+    async def fail() -> Backfill:
         raise ValueError
 
     async with open_chat_queues(inbox, QuickClock()) as queues:
-        queues.catch_up(Gap(chat="a", read=read))
+        queues.catch_up(Gap(chat="a", read=fail))
         await queues.put(ledger.event("x"))
         await queues.until_idle()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.checkpoint_work import Work, checkpoints_of, context_of, others
+from support.tables import table
 from support.tool_environments import SESSION
 
 from everturn_actors.ports import ToolCapabilities
@@ -25,6 +26,11 @@ from everturn_gateway.tools.marks.attribute import add_mark, read_mark
 @pytest.fixture
 def work(tmp_path: Path) -> Work:
     """Return an agent with two files."""
+    return work_in(tmp_path)
+
+
+def work_in(tmp_path: Path) -> Work:
+    """Make an agent with two files."""
     made = Work(tmp_path)
     made.write(tea="green", cup="blue")
     return made
@@ -95,11 +101,12 @@ def let_go() -> None:
             pass
 
 
-@pytest.mark.parametrize("after", range(4))
+@table("after", range(4))
 async def test_taking_back_that_was_killed_is_finished_the_next_time(
-    work: Work, monkeypatch: pytest.MonkeyPatch, after: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """No file is half one and half the other, and none is forgotten."""
+    work = work_in(tmp_path)
     await work.turn(1, lambda: work.write(tea="black", cup="red", pot="new"))
     await work.turn(2, lambda: None)
     restore = work.checkpoints._restore

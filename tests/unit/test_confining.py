@@ -18,8 +18,10 @@ def _read(base: Path, **fields: Any) -> tuple[Confinement, list[str]]:
     return read.confinement, [text for _, text in read.faults]
 
 
-def test_paths_are_absolute_of_the_home_or_of_the_agents_folder(tmp_path: Path) -> None:
-    """So that an agent's folder can be moved with what it names."""
+def test_paths_and_limits_are_taken_as_people_write_them(tmp_path: Path) -> None:
+    """Or said to have no effect."""
+    # Paths are absolute of the home or of the agents folder. So that an agent's folder can be moved
+    # with what it names.
     confinement, faults = _read(
         tmp_path, readable=("/usr/x", "~/book", "data"), writable=("/srv/o",)
     )
@@ -32,15 +34,21 @@ def test_paths_are_absolute_of_the_home_or_of_the_agents_folder(tmp_path: Path) 
     )
     assert confinement.writable == (Path("/srv/o"),)
 
-
-def test_limits_are_taken_over(tmp_path: Path) -> None:
-    """In the units that people write."""
+    # Limits are taken over. In the units that people write.
     written = {"max_tasks": 7, "max_memory_mib": 3, "max_file_mib": 2}
     confinement, faults = _read(tmp_path, limits=written)
 
     assert faults == []
     assert confinement.limits == Limits(tasks=7, memory_bytes=3 * 1024**2, file_bytes=2 * 1024**2)
     assert _read(tmp_path)[0].limits == Limits()
+
+    # What has no effect is said. Plain commands see everything.
+    _, faults = _read(tmp_path, sandbox="plain", readable=("/x",), limits={"max_tasks": 5})
+
+    assert faults == [
+        "limits has no effect with sandbox: plain",
+        "readable has no effect with sandbox: plain",
+    ]
 
 
 @table(
@@ -68,13 +76,3 @@ def test_what_no_command_may_see_is_refused(
     assert len(faults) == 1
     assert words in faults[0]
     assert faults[0].startswith(f"{field}: ")
-
-
-def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
-    """Plain commands see everything."""
-    _, faults = _read(tmp_path, sandbox="plain", readable=("/x",), limits={"max_tasks": 5})
-
-    assert faults == [
-        "limits has no effect with sandbox: plain",
-        "readable has no effect with sandbox: plain",
-    ]

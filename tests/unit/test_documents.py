@@ -51,8 +51,11 @@ async def test_what_has_not_changed_is_the_same_object() -> None:
     assert first is again
 
 
-async def test_damage_is_named_with_its_place_and_what_to_do() -> None:
-    """Whoever reads it goes to that place."""
+async def test_damage_is_named_with_its_place_and_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Or done with, where nothing hangs on it."""
+    # Whoever reads it goes to that place.
     store = MemoryKeyedStore()
     await store.put(KEY, b"a,,b")
     for act in (document(store).read(), document(store).change(lambda words: words)):
@@ -61,9 +64,7 @@ async def test_damage_is_named_with_its_place_and_what_to_do() -> None:
         ):
             await act
 
-
-async def test_a_hint_that_is_damaged_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is thrown away: the log says where it is kept."""
+    # A hint that is damaged begins anew. Nothing is thrown away: the log says where it is kept.
     store = MemoryKeyedStore()
     await store.put(KEY, b"a,,b")
     words = await document(store).load("words are lost")

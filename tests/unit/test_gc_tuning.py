@@ -49,17 +49,19 @@ async def _look(*, is_idle: bool) -> bool:
 
 
 async def test_a_circle_among_old_objects_is_found_when_nobody_talks() -> None:
-    """A gateway that runs for months must not keep what nobody can reach."""
+    """And only then."""
+    # A gateway that runs for months must not keep what nobody can reach.
     assert await _look(is_idle=True)
 
-
-async def test_nobody_who_talks_waits_for_a_look_at_all_objects() -> None:
-    """It stops every conversation, the longer the more of them there are."""
+    # Nobody who talks waits for a look at all objects. It stops every conversation, the longer the
+    # more of them there are.
     assert not await _look(is_idle=False)
 
 
-def test_a_library_that_is_loaded_late_stops_nobody() -> None:
-    """The next round would walk all of it, and the loop waits for the thread that loads it."""
+def test_what_is_loaded_is_not_walked() -> None:
+    """And all is as before when it was loaded, or is not there."""
+    # A library that is loaded late stops nobody. The next round would walk all of it, and the loop
+    # waits for the thread that loads it.
     usual_s = sys.getswitchinterval()
     with short_rounds():
         before = gc.get_freeze_count()
@@ -72,21 +74,19 @@ def test_a_library_that_is_loaded_late_stops_nobody() -> None:
     assert set_aside >= len(library)
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
 
-
-def test_what_a_command_loads_is_not_walked_while_it_runs() -> None:
-    """`everturn run` opens a whole gateway in the middle of its work."""
+    # What a command loads is not walked while it runs. `everturn run` opens a whole gateway in the
+    # middle of its work.
     before = gc.get_freeze_count()
     with loading():
-        while_loading = gc.isenabled()
-        library: list[list[int]] = [[] for _ in range(MANY)]
+        is_walking = gc.isenabled()
+        gateway: list[list[int]] = [[] for _ in range(MANY)]
 
-    assert not while_loading
+    assert not is_walking
     assert gc.isenabled()
-    assert gc.get_freeze_count() - before >= len(library)
+    assert gc.get_freeze_count() - before >= len(gateway)
 
-
-def test_a_library_that_is_missing_leaves_everything_as_it_was() -> None:
-    """Extras are not installed everywhere; the gateway goes on without them for months."""
+    # A library that is missing leaves everything as it was. Extras are not installed everywhere;
+    # the gateway goes on without them for months.
     usual_s = sys.getswitchinterval()
 
     with pytest.raises(ModuleNotFoundError), loading_late(), loading_late():

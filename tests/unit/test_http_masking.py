@@ -28,16 +28,16 @@ def test_a_literal_secret_is_masked_wherever_it_stands(name: str) -> None:
     assert masked(document) == {"spec": {"tools": [{"type": "cli", "env": {name: MASK}}]}}
 
 
-def test_a_variable_is_shown_and_its_default_is_not() -> None:
-    """`${NAME}` says where the secret is, not what it is; a default beside it may be one."""
+def test_what_is_no_secret_is_shown() -> None:
+    """Whoever looks at an agent has to see how it is set up."""
+    # A variable is shown and its default is not. `${NAME}` says where the secret is, not what it
+    # is; a default beside it may be one.
     document = {"api_key": "${KEY}", "token": "${KEY:-sk-123}", "password": "x${KEY}"}
 
     assert masked(document) == {"api_key": "${KEY}", "token": MASK, "password": MASK}
 
-
-def test_what_only_sounds_like_a_secret_is_shown() -> None:
-    """Limits in tokens and empty fields are no secrets."""
-    document = {
+    # What only sounds like a secret is shown. Limits in tokens and empty fields are no secrets.
+    limits = {
         "max_tokens": "4096",
         "max_history_tokens": 20_000,
         "token": "",
@@ -46,4 +46,4 @@ def test_what_only_sounds_like_a_secret_is_shown() -> None:
         "description": "my password is secret",
     }
 
-    assert masked(document) == document
+    assert masked(limits) == limits

@@ -8,6 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 from support.patience import WAIT_S
+from support.tables import table
 
 from everturn_actors.errors import CoreError, UnknownSessionError
 from everturn_gateway.http.waiting import DEPARTURE, ClientLeftError, Departure, while_connected
@@ -32,14 +33,14 @@ class Client:
         self._departure.left()
 
 
-@pytest.fixture(params=[True, False], ids=["the server says it", "the connection is read"])
-def client(request: pytest.FixtureRequest) -> Client:
-    """Return one, of whom the server knows when it leaves, or whose connection has to be read."""
-    return Client(is_announced=request.param)
+# The server knows when a client leaves, or its connection has to be read.
+EITHER = table("is_announced", [True, False])
 
 
-async def test_work_ends_with_its_client(client: Client) -> None:
+@EITHER
+async def test_work_ends_with_its_client(*, is_announced: bool) -> None:
     """Nobody reads what comes of it."""
+    client = Client(is_announced=is_announced)
     begun = anyio.Event()
     was_ended = False
 
@@ -63,15 +64,21 @@ async def test_work_ends_with_its_client(client: Client) -> None:
     assert was_ended
 
 
-async def test_nothing_is_waited_for_where_the_client_has_left_before(client: Client) -> None:
+@EITHER
+async def test_nothing_is_waited_for_where_the_client_has_left_before(
+    *, is_announced: bool
+) -> None:
     """It may leave while its message is written down."""
+    client = Client(is_announced=is_announced)
     client.leave()
     with anyio.fail_after(WAIT_S), pytest.raises(ClientLeftError):
         await while_connected(client.request, anyio.sleep_forever)
 
 
-async def test_a_client_that_stays_gets_what_came_of_it(client: Client) -> None:
+@EITHER
+async def test_a_client_that_stays_gets_what_came_of_it(*, is_announced: bool) -> None:
     """Also where that is an error: as itself, whatever it was watched by."""
+    client = Client(is_announced=is_announced)
 
     async def work() -> int:
         await anyio.lowlevel.checkpoint()

@@ -20,8 +20,10 @@ def tables() -> Mapping[str, dict[str, Any]]:
     return {each: json.loads((FOLDER / f"{each}.json").read_text()) for each in OTHERS}
 
 
-def test_every_text_is_there_in_every_language() -> None:
-    """Nobody reads half a page in English; what is missing is named where it stands."""
+def test_every_text_that_is_shown_is_there_in_every_language_and_no_other() -> None:
+    """Nobody reads half a page in English, or translates what is gone."""
+    # Every text is there in every language. Nobody reads half a page in English; what is missing is
+    # named where it stands.
     found = uses()
     missing = [f"{use.where}: no literal, so no file can have it" for use in found if not use.text]
     for language, texts in tables().items():
@@ -34,9 +36,7 @@ def test_every_text_is_there_in_every_language() -> None:
     assert len(found) > 100
     assert not missing, "\n".join(missing)
 
-
-def test_no_text_is_left_that_nobody_shows() -> None:
-    """Whoever translates works on nothing that is gone."""
+    # No text is left that nobody shows. Whoever translates works on nothing that is gone.
     used = {use.text for use in uses()}
     left = [
         f"{language}.json: {text!r}"
@@ -47,9 +47,8 @@ def test_no_text_is_left_that_nobody_shows() -> None:
 
     assert not left, "\n".join(left)
 
-
-def test_reasons_of_the_core_are_those_that_it_gives() -> None:
-    """They stand there in English alone; one that is said in other words is found in no file."""
+    # Reasons of the core are those that it gives. They stand there in English alone; one that is
+    # said in other words is found in no file.
     sources = "".join(
         each.read_text()
         for top in ("actors/everturn_actors", "gateway/everturn_gateway/tools")

@@ -35,7 +35,8 @@ def told(view: View, now_s: float, *members: Member) -> View:
 
 
 def test_who_hears_the_referee_first_leaves_the_others_their_share() -> None:
-    """It was away until all leases had run out; the others ask in this moment, too."""
+    """And waits for nobody who went."""
+    # It was away until all leases had run out; the others ask in this moment, too.
     view = told(View(me=A), 100.0, A, B, C)
     share = wanted(view)
     assert 0 < len(share) < len(wanted(told(View(me=A), 100.0, A)))
@@ -50,9 +51,8 @@ def test_who_hears_the_referee_first_leaves_the_others_their_share() -> None:
     assert set(wanted(view)) > set(share)
     assert wanted(view) == wanted(told(View(me=A), 0.0, A, B))
 
-
-def test_who_said_goodbye_or_went_while_the_referee_was_there_is_not_waited_for() -> None:
-    """Only a referee that was away keeps who lives from saying so."""
+    # Who said goodbye or went while the referee was there is not waited for. Only a referee that
+    # was away keeps who lives from saying so.
     view = told(View(me=A), 100.0, A, replace(B, drains=True))
     assert wanted(told(view, 100.0 + TTL_S, A)) == wanted(told(View(me=A), 0.0, A))
     view = told(View(me=A), 100.0, A, B)

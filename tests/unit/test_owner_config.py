@@ -30,7 +30,8 @@ def load(tmp_path: Path, text: str) -> Config:
 
 
 def test_owners_are_named_with_their_accounts_on_channels(tmp_path: Path) -> None:
-    """Numbers are written as people write them; one account needs no list."""
+    """And known by these alone."""
+    # Numbers are written as people write them; one account needs no list.
     config = load(
         tmp_path,
         """\
@@ -52,9 +53,7 @@ owners:
     assert (ada.notify, bea.notify) == (False, True)
     assert config.notes == ()
 
-
-def test_an_id_holds_on_its_channel_alone(tmp_path: Path) -> None:
-    """A plug-in may call its people what it likes."""
+    # An id holds on its channel alone. A plug-in may call its people what it likes.
     config = load(tmp_path, "owners: [{name: ada, accounts: {telegram: 1001}}]\n")
     ada = config.owners[0]
     person = Person(id="1001", name="Ada")
