@@ -240,35 +240,26 @@ async def test_what_does_not_work_writes_nothing(
     assert files(tmp_path) == []
 
 
-async def test_a_model_without_tools(tmp_path: Path) -> None:
-    """It is told of, and used."""
-    env = {"EVERTURN_HOME": str(tmp_path / "home")}
+async def test_a_model_without_tools_and_one_that_calls_them_have_answered(tmp_path: Path) -> None:
+    """The first is told of, and used; some others call whatever there is."""
 
-    def answer(request: object) -> Answer:
+    def refuses(request: object) -> Answer:
         body = request.json()  # type: ignore[attr-defined]
         if "tools" in body:
             return refused(400, f"{body['model']} does not support tools")
         return Answer(text="Hello")
 
-    async with open_model_api(default=answer) as api:
-        done = await everturn("setup", "--base-url", api.url, "--model", "m", cwd=tmp_path, env=env)
+    calls = Answer(calls=(ToolCall(call_id="c", name="clock", arguments="{}"),))
+    env = {"EVERTURN_HOME": str(tmp_path / "home")}
+    async with open_model_api(default=refuses) as api:
+        setup = ("setup", "--base-url", api.url, "--model", "m")
+        without = await everturn(*setup, cwd=tmp_path, env=env)
+        api.default = calls
+        called = await everturn(*setup, cwd=tmp_path, env=env)
 
-    assert done.code == 0
-    assert "refuses requests with tools" in done.out
-
-
-async def test_a_model_that_calls_the_tool_has_answered(tmp_path: Path) -> None:
-    """Some call whatever there is."""
-    call = ToolCall(call_id="c", name="clock", arguments="{}")
-    async with open_model_api(default=Answer(calls=(call,))) as api:
-        done = await everturn(
-            *("setup", "--base-url", api.url, "--model", "m"),
-            cwd=tmp_path,
-            env={"EVERTURN_HOME": str(tmp_path / "home")},
-        )
-
-    assert done.code == 0
-    assert "(no words)" in done.out
+    assert (without.code, called.code) == (0, 0)
+    assert "refuses requests with tools" in without.out
+    assert "(no words)" in called.out
 
 
 async def test_another_model(tmp_path: Path) -> None:

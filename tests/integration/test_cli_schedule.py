@@ -18,6 +18,7 @@ from anyio import to_thread
 from support.command import Done, write_agent
 from support.gateway import HttpGateway, open_http_gateway
 from support.in_process import Run, running_here
+from support.tables import table
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.journal.keyed import FileKeyedStore
@@ -134,7 +135,7 @@ async def test_a_command_says_the_same_with_and_without_a_gateway(tmp_path: Path
     assert [same(each) for each in there] == [same(each) for each in here]
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "shown"),
     [
         (("--at", "in 10 minutes"), r"at [0-9]{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? Asia/Tokyo"),
@@ -360,25 +361,18 @@ async def test_jobs_of_which_nothing_is_to_come_are_listed_when_asked_for(
 
 
 async def test_a_disk_that_takes_nothing_is_one_line(tmp_path: Path, run: Run) -> None:
-    """It is nobody's bug, and a traceback would say it is."""
+    """It is nobody's bug, and a traceback would say it is; an empty table would lead nowhere."""
     await to_thread.run_sync(partial(configure, tmp_path))
+    empty = await to_thread.run_sync(partial(run, "schedule", "list"))
     add = ("schedule", "add", "--id", "a", "--every", "60", *SAY)
     await to_thread.run_sync(partial(run, *add))
     (tmp_path / "workspace" / "schedules" / "cancelled").write_text("in the way")
     done = await to_thread.run_sync(partial(run, "schedule", "cancel", "a"))
 
+    assert empty.out == "no scheduled jobs; `everturn schedule add --help` says how to make one\n"
     assert done.code == 2
     assert done.err.startswith("everturn: it could not be written to disk: ")
     assert len(done.err.splitlines()) == 1
-
-
-def test_without_jobs_the_list_says_how_to_make_one(tmp_path: Path, run: Run) -> None:
-    """An empty table leads nowhere."""
-    configure(tmp_path)
-
-    assert run("schedule", "list").out == (
-        "no scheduled jobs; `everturn schedule add --help` says how to make one\n"
-    )
 
 
 async def test_other_commands_do_not_load_what_jobs_need() -> None:

@@ -16,6 +16,7 @@ from support.disk_trace import Operation, Recorder
 from support.full_faults import TROUBLES, Trouble, fail_at, hold_at
 from support.full_proof import Proof
 from support.patience import WAIT_S
+from support.tables import table
 from support.ticking import World, at
 
 from everturn_actors.errors import JournalWriteError
@@ -41,7 +42,7 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
     return Proof(tmp_path_factory.mktemp("proof"))
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.name)
+@table("trouble", TROUBLES, ids=lambda trouble: trouble.name)
 def test_a_run_comes_to_the_same_end_after_the_disk_failed(
     proof: Proof, trouble: Trouble, tmp_path: Path
 ) -> None:
