@@ -92,8 +92,10 @@ def _descriptors() -> set[str]:
 # --- the mark ---
 
 
-def test_a_mark_belongs_to_the_file_and_not_to_its_name(root: Path, marks: MarkedFiles) -> None:
-    """A list of names would be wrong after the first `mv`."""
+def test_a_mark_belongs_to_the_file_and_stays_short(root: Path, marks: MarkedFiles) -> None:
+    """Nobody gets rid of it, and a person can read it."""
+    # A mark belongs to the file and not to its name. A list of names would be wrong after the first
+    # `mv`.
     file = _file(root, "a")
     _mark(marks, file)
     os.link(file, root / "b")
@@ -102,32 +104,27 @@ def test_a_mark_belongs_to_the_file_and_not_to_its_name(root: Path, marks: Marke
 
     assert [read_mark(str(root / name)) for name in "abc"] == [(), PAGE, PAGE]
 
-
-def test_a_mark_adds_up_and_stays_short(root: Path, marks: MarkedFiles) -> None:
-    """A question has to be read by a person."""
-    file = _file(root, "a")
+    # A mark adds up and stays short. A question has to be read by a person.
+    file = _file(root, "many")
     for each in ("one", "two", "one", "three", "four"):
         _mark(marks, file, (each,))
 
     assert len(read_mark(str(file))) == 4
     assert read_mark(str(file))[-1] == "and more"
 
-
-def test_a_file_of_a_file_is_told_by_its_first_source(root: Path, marks: MarkedFiles) -> None:
-    """Names of files that were copied from one another say nothing about the text."""
-    file = _file(root, "b")
+    # A file of a file is told by its first source. Names of files that were copied from one another
+    # say nothing about the text.
+    file = _file(root, "copy")
     _mark(marks, file, (file_source("a", PAGE),))
 
     assert read_mark(str(file)) == PAGE
 
+    # A mark that cannot be read is one. Whoever damages a mark must not be rid of it.
+    file = _file(root, "damaged")
+    for data in (b"", b"{}", b"\xff", b"3"):
+        os.setxattr(file, ATTRIBUTE, data)
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"3"])
-def test_a_mark_that_cannot_be_read_is_one(root: Path, data: bytes) -> None:
-    """Whoever damages a mark must not be rid of it."""
-    file = _file(root, "a")
-    os.setxattr(file, ATTRIBUTE, data)
-
-    assert read_mark(str(file)) == ("text whose mark cannot be read",)
+        assert read_mark(str(file)) == ("text whose mark cannot be read",), data
 
 
 def test_what_stands_in_the_inbox_was_sent_unless_the_owner_trusts_it(root: Path) -> None:
@@ -163,8 +160,11 @@ def test_without_marks_nothing_is_kept_walked_or_watched(state: Path, marks: Mar
     assert len(_descriptors()) == before
 
 
-def test_a_command_is_behind_what_it_opens_and_nothing_else(root: Path, marks: MarkedFiles) -> None:
-    """A mark that is seen everywhere makes every command ask."""
+def test_a_command_is_behind_what_it_opens_and_nothing_else(
+    root: Path, marks: MarkedFiles, state: Path
+) -> None:
+    """Whoever asks, and until the owner trusts it."""
+    # A mark that is seen everywhere makes every command ask.
     _mark(marks, _file(root, "a"))
     _old_file(root, "b")
 
@@ -172,28 +172,23 @@ def test_a_command_is_behind_what_it_opens_and_nothing_else(root: Path, marks: M
     assert _sources_of(marks, "cat a") == PAGE
     assert _sources_of(marks, "cat b") == ()
 
-
-def test_another_process_of_the_gateway_finds_the_same(root: Path, state: Path) -> None:
-    """What is in memory must not be what protects."""
-    _mark(MarkedWorkspaces(state).of(root), _file(root, "a"))
+    # Another process of the gateway finds the same. What is in memory must not be what protects.
+    _mark(MarkedWorkspaces(state).of(root), _file(root, "c"))
     again = MarkedWorkspaces(state).of(root)
 
-    assert _sources_of(again, "cat a > b") == PAGE
-    assert read_mark(str(root / "b")) == PAGE
+    assert _sources_of(again, "cat c > copy") == PAGE
+    assert read_mark(str(root / "copy")) == PAGE
 
+    # What the owner trusts is free at once. The command line is another process; no restart is
+    # needed.
+    _mark(marks, _file(root, "d"))
+    assert _sources_of(marks, "cat d") == PAGE
 
-def test_what_the_owner_trusts_is_free_at_once(root: Path, marks: MarkedFiles) -> None:
-    """The command line is another process; no restart is needed."""
-    _mark(marks, _file(root, "a"))
-    assert _sources_of(marks, "cat a") == PAGE
+    trust_files(root, ["d"])
 
-    trust_files(root, ["a"])
+    assert _sources_of(marks, "cat d") == ()
 
-    assert _sources_of(marks, "cat a") == ()
-
-
-def test_a_command_does_not_get_rid_of_a_mark(root: Path, marks: MarkedFiles) -> None:
-    """Without a sandbox a command may change attributes."""
+    # A command does not get rid of a mark. Without a sandbox a command may change attributes.
     _mark(marks, _file(root, "a"))
     strip = f"""python3 -c "import os; os.removexattr('a', '{ATTRIBUTE}')" """
 
@@ -201,10 +196,32 @@ def test_a_command_does_not_get_rid_of_a_mark(root: Path, marks: MarkedFiles) ->
     assert read_mark(str(root / "a")) == PAGE
 
 
-def test_what_the_gateway_reads_itself_is_read_by_no_command(
-    root: Path, marks: MarkedFiles
-) -> None:
-    """Else a server in the background would be behind each page that the agent reads."""
+def test_what_counts_while_commands_run(root: Path, marks: MarkedFiles) -> None:
+    """What they write may be read before it is marked."""
+    # What a running command wrote counts before it is marked. A download may be read while it goes
+    # on.
+    old = _file(root, "old")
+    os.utime(old, (0, 0))
+    run = marks.begin(PAGE)
+    new = _file(root, "new")
+    with new.open() as stream:
+        assert marks.sources(stream.fileno(), "new") == PAGE
+    marks.end(run)
+    with new.open() as stream:
+        assert marks.sources(stream.fileno(), "new") == PAGE
+
+    # What one command writes another may read before it is marked. A mark is put on when a command
+    # ends; one that runs beside it may be faster.
+    fetching, reading = marks.begin(PAGE), marks.begin()
+    (root / "copy").write_text(_file(root, "fetched").read_text())
+    marks.end(fetching)
+    marks.end(reading)
+
+    assert reading.opened == PAGE
+    assert read_mark(str(root / "copy")) == PAGE
+
+    # What the gateway reads itself is read by no command. Else a server in the background would be
+    # behind each page that the agent reads.
     file = _file(root, "a")
     _mark(marks, file)
     run = marks.begin()
@@ -214,39 +231,8 @@ def test_what_the_gateway_reads_itself_is_read_by_no_command(
 
     assert run.opened == ()
 
-
-def test_what_a_running_command_wrote_counts_before_it_is_marked(
-    root: Path, marks: MarkedFiles
-) -> None:
-    """A download may be read while it goes on."""
-    old = _file(root, "old")
-    os.utime(old, (0, 0))
-    run = marks.begin(PAGE)
-    new = _file(root, "new")
-    with new.open() as file:
-        assert marks.sources(file.fileno(), "new") == PAGE
-    marks.end(run)
-    with new.open() as file:
-        assert marks.sources(file.fileno(), "new") == PAGE
-
-
-def test_what_one_command_writes_another_may_read_before_it_is_marked(
-    root: Path, marks: MarkedFiles
-) -> None:
-    """A mark is put on when a command ends; one that runs beside it may be faster."""
-    fetching, reading = marks.begin(PAGE), marks.begin()
-    (root / "copy").write_text(_file(root, "new").read_text())
-    marks.end(fetching)
-    marks.end(reading)
-
-    assert reading.opened == PAGE
-    assert read_mark(str(root / "copy")) == PAGE
-
-
-def test_what_a_process_wrote_before_it_opened_such_a_file_stays_clean(
-    root: Path, marks: MarkedFiles
-) -> None:
-    """A server in the background runs for days, and much changes beside it."""
+    # What a process wrote before it opened such a file stays clean. A server in the background runs
+    # for days, and much changes beside it.
     page = _file(root, "page")
     _mark(marks, page)
     run = marks.begin()
@@ -301,19 +287,20 @@ def test_a_watch_that_nobody_needs_is_closed() -> None:
     assert _descriptors() == before
 
 
-@pytest.mark.parametrize("mode", [0o444, 0o200, 0o000])
 def test_a_file_that_nobody_may_read_or_write_is_marked(
-    root: Path, state: Path, marks: MarkedFiles, mode: int
+    root: Path, state: Path, marks: MarkedFiles
 ) -> None:
     """Git keeps its objects so; and taking rights away must not keep a mark off."""
+    modes = (0o444, 0o200, 0o000)
     run = marks.begin(PAGE)
-    file = _file(root, "a")
-    file.chmod(mode)
+    for mode in modes:
+        _file(root, f"{mode}").chmod(mode)
     marks.end(run)
     again = MarkedWorkspaces(state).of(root)
 
-    assert _sources_of(again, "chmod 644 a; cat a") == PAGE
-    assert _sources_of(marks, "cat a") == PAGE
+    for mode in modes:
+        assert _sources_of(again, f"chmod 644 {mode}; cat {mode}") == PAGE
+        assert _sources_of(marks, f"cat {mode}") == PAGE
 
 
 def test_folders_beside_the_workspace_are_looked_at_too(root: Path, marks: MarkedFiles) -> None:
@@ -355,12 +342,12 @@ def test_of_git_only_what_people_wrote_is_marked(path: str, *, expected: bool) -
     assert may_be_marked(path) is expected
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("tree", True), ("blob", False), ("commit", False)])
+@table(("kind", "expected"), [("tree", True), ("blob", False), ("commit", False)])
 def test_objects_of_git_that_list_names_hold_no_text(
-    root: Path, kind: str, *, expected: bool
+    tmp_path: Path, kind: str, *, expected: bool
 ) -> None:
     """A list of names is opened by commands that print nothing of the files."""
-    file = root / "x"
+    file = tmp_path / "x"
     file.write_bytes(zlib.compress(f"{kind} 4\0text".encode()))
     with file.open("rb") as stream:
         assert is_tree(".git/objects/ab/cdef", stream.fileno()) is expected

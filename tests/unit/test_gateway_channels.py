@@ -222,19 +222,19 @@ async def test_a_file_gets_no_name_that_programs_take_orders_from(
     assert (environment.files / path).read_bytes() == b"x"
 
 
-async def test_a_file_is_not_kept_where_an_inbox_leads_to_such_a_place(tmp_path: Path) -> None:
-    """A command of the agent can put a link there."""
-    environment = tool_environment(tmp_path)
+async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
+    """Neither by its name nor by a link in the inbox's place."""
+    # A file is not kept where an inbox leads to such a place. A command of the agent can put a link
+    # there.
+    environment = tool_environment(tmp_path / "within")
     (environment.files / ".git").mkdir(parents=True)
     (environment.files / "inbox").symlink_to(".git")
 
     with pytest.raises(OSError, match=r"inbox leads to \.git"):
         await keep_in_inbox(environment, READS, "config", b"x")
 
-
-async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
-    """Names come from strangers, and the agent itself may have put a link there."""
-    environment, outside = tool_environment(tmp_path), tmp_path / "outside"
+    # Names come from strangers, and the agent itself may have put a link there.
+    environment, outside = tool_environment(tmp_path / "without"), tmp_path / "outside"
     outside.mkdir()
     environment.files.mkdir(parents=True)
     (environment.files / "inbox").symlink_to(outside)

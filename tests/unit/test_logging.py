@@ -130,39 +130,9 @@ def test_a_record_is_one_plain_line_with_its_fields(stream: io.StringIO) -> None
 
 
 def test_a_record_is_one_json_object_a_line(stream: io.StringIO) -> None:
-    """Whoever collects logs splits them at line breaks, and searches by field."""
-    as_json(stream)
-    fields = {
-        "turn": 3,
-        "agents": ["a", "b"],
-        "why": None,
-        "text": "two\nlines \ud800 ü",
-        "share": float("nan"),
-        "level": "high",
-        "more": {"x": (1, 2.5)},
-    }
-    logging.getLogger("everturn.x").warning("it %s", "happened", extra=fields)
-    (line,) = parsed(stream)
-    at = line.pop("time")
-
-    assert stream.getvalue().isascii()
-    assert (at[10], at[-1], len(at)) == ("T", "Z", 24)
-    assert line == {
-        "level": "WARNING",
-        "logger": "everturn.x",
-        "message": "it happened",
-        "turn": 3,
-        "agents": ["a", "b"],
-        "why": None,
-        "text": "two\nlines \ud800 ü",
-        "share": "nan",
-        "level_": "high",
-        "more": {"x": [1, 2.5]},
-    }
-
-
-def test_nothing_in_a_json_line_shows_a_secret(stream: io.StringIO) -> None:
-    """A collector keeps lines for months, and many can read them."""
+    """People search by field, and find no secret."""
+    # Nothing in a json line shows a secret. A collector keeps lines for months, and many can read
+    # them.
     as_json(stream)
     logger = logging.getLogger("everturn.x")
     try:
@@ -181,6 +151,36 @@ def test_nothing_in_a_json_line_shows_a_secret(stream: io.StringIO) -> None:
     assert line["headers"] == {"x": {"***": "***"}}
     assert "ValueError: invalid literal for int() with base 10: '***'" in line["exception"]
     assert "test_logging.py" in line["stack"]
+
+    # Whoever collects logs splits them at line breaks, and searches by field.
+    as_json(stream)
+    fields = {
+        "turn": 3,
+        "agents": ["a", "b"],
+        "why": None,
+        "text": "two\nlines \ud800 ü",
+        "share": float("nan"),
+        "level": "high",
+        "more": {"x": (1, 2.5)},
+    }
+    logging.getLogger("everturn.x").warning("it %s", "happened", extra=fields)
+    _, line = parsed(stream)
+    at = line.pop("time")
+
+    assert stream.getvalue().isascii()
+    assert (at[10], at[-1], len(at)) == ("T", "Z", 24)
+    assert line == {
+        "level": "WARNING",
+        "logger": "everturn.x",
+        "message": "it happened",
+        "turn": 3,
+        "agents": ["a", "b"],
+        "why": None,
+        "text": "two\nlines \ud800 ü",
+        "share": "nan",
+        "level_": "high",
+        "more": {"x": [1, 2.5]},
+    }
 
 
 def log_about_sessions() -> None:
