@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -418,19 +418,18 @@ ATTACKS = (
 
 
 @needs_root
-@pytest.mark.parametrize("name", ["bash", "background_process"])
-async def test_no_command_of_a_whole_gateway_reads_or_changes_what_rules_it(
-    world: World, name: str
-) -> None:
+async def test_no_command_of_a_whole_gateway_reads_or_changes_what_rules_it(world: World) -> None:
     """The chain that worked once, from the installed command to `/proc`, the token, the policy."""
     folder = world.folder / "gateway"
     folder.mkdir()
+    plan = [(name, attack) for name in ("bash", "background_process") for attack in ATTACKS]
 
     def next_call(request: Received) -> Answer:
         made = sum(message["role"] == "tool" for message in request.json()["messages"])
-        if made == len(ATTACKS):
+        if made == len(plan):
             return Answer(text="Done.")
-        command = f"id -u; {ATTACKS[made].format(folder=folder)}; echo; id -u"
+        name, attack = plan[made]
+        command = f"id -u; {attack.format(folder=folder)}; echo; id -u"
         more = {"action": "spawn", "wait": True} if name == "background_process" else {}
         arguments = json.dumps({"command": command, **more})
         return Answer(calls=(ToolCall(call_id=f"c{made}", name=name, arguments=arguments),))
@@ -439,18 +438,23 @@ async def test_no_command_of_a_whole_gateway_reads_or_changes_what_rules_it(
         api.default = next_call
         write_gateway(folder, api.url, f', run_as: "{OTHER}"')
         with anyio.fail_after(DEADLINE_S):
-            told = await one_turn(folder)
+            told = await one_turn(folder, imported=None)  # its own environment is looked for
     rules = {path.name for path in (folder / "agents" / "helper").iterdir()}
 
-    assert len(told) == len(ATTACKS)
+    assert len(told) == len(plan)
     assert [each for each in told if str(OTHER) not in each.splitlines()] == []
     assert [each for each in told if CANARY in each or "sk-test" in each] == []
     assert not {"policy.local.yaml", "x"} & rules
 
 
-async def one_turn(folder: Path) -> list[str]:
-    """Have the agent work through its plan; return what its calls gave."""
-    async with gateway_process(folder, imported=None) as gateway, gateway.client() as client:
+async def one_turn(folder: Path, *, imported: Sequence[str] | None = ()) -> list[str]:
+    """Have the agent work through its plan; return what its calls gave.
+
+    Args:
+        folder: The gateway's.
+        imported: See `gateway_process`.
+    """
+    async with gateway_process(folder, imported=imported) as gateway, gateway.client() as client:
         client.headers["Authorization"] = f"Bearer {CANARY}"
         made = await client.post("/api/v1/sessions", json={"agent": "helper"})
         path = f"/api/v1/sessions/{made.raise_for_status().json()['id']}"

@@ -259,7 +259,7 @@ def _filled(world: _World, command: str) -> str:
     )
 
 
-@table("command", _LOOK_INTO.strip().splitlines(), parts=6)
+@table("command", _LOOK_INTO.strip().splitlines(), parts=2)
 def test_a_secret_of_the_machine_is_never_printed(world: _World, command: str) -> None:
     """What is on no list does not exist: no new program's keys have to be thought of."""
     filled = _filled(world, command)
