@@ -25,7 +25,7 @@ def note_of(folder: Path) -> Path:
     return folder / ".everturn" / "gateway.json"
 
 
-async def test_it_says_what_to_type_next_and_leaves_a_note(tmp_path: Path) -> None:
+async def test_it_says_what_to_type_next_and_that_the_workspace_is_its_own(tmp_path: Path) -> None:
     """A person copies the lines; other commands find the gateway by its note."""
     write_agent(tmp_path)
     async with start("serve", "--port", "0", cwd=tmp_path) as running:
@@ -37,6 +37,8 @@ async def test_it_says_what_to_type_next_and_leaves_a_note(tmp_path: Path) -> No
         async with httpx2.AsyncClient(timeout=30) as http:
             kind = dict([header.split(": ")])
             answer = await http.post(url, headers=kind, content=body)
+        # Two gateways on one journal would destroy it; the second names the first.
+        second = await everturn("serve", "--port", "0", cwd=tmp_path)
         running.process.send_signal(signal.SIGTERM)
         done = await running.end()
 
@@ -45,6 +47,9 @@ async def test_it_says_what_to_type_next_and_leaves_a_note(tmp_path: Path) -> No
     assert note["pid"] == running.process.pid
     assert mode == 0o600
     assert answer.json()["choices"][0]["message"]["content"]
+    assert second.code == 2
+    assert f"in use by process {running.process.pid}" in second.err
+    assert second.err.count("everturn: ") == 1
     assert done.code == 0
     assert not note_of(tmp_path).exists()
 
@@ -116,18 +121,6 @@ async def test_a_second_signal_stops_at_once_and_the_turn_goes_on_later(tmp_path
     assert any("Later." in file.read_text() for file in kept)
 
 
-async def test_a_workspace_has_one_owner(tmp_path: Path) -> None:
-    """Two gateways on one journal would destroy it; the second names the first."""
-    write_agent(tmp_path)
-    async with start("serve", "--port", "0", cwd=tmp_path) as first:
-        await first.until(READY)
-        second = await everturn("serve", "--port", "0", cwd=tmp_path)
-
-    assert second.code == 2
-    assert f"in use by process {first.process.pid}" in second.err
-    assert second.err.count("everturn: ") == 1
-
-
 async def test_a_json_log_has_nothing_but_json(tmp_path: Path) -> None:
     """In a container both streams are one, and a line that is none breaks whoever reads them."""
     write_agent(tmp_path)
@@ -170,6 +163,10 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         (["--host", "203.0.113.1", "--port", "0"], "api_token"),
         (["--config", "missing.yaml"], "missing.yaml"),
         (["--workspace", "/proc/no/such"], "cannot be created"),
+        # A process on files would not know what the other one wrote; nothing is begun.
+        (["--workers", "2", "--port", "0"], "cannot share the store 'file'"),
+        (["--workers", "2", "--port", "0"], "take `store: {type: postgres}`"),
+        (["--worker"], "for processes that `everturn serve --workers` starts"),
     ],
 )
 async def test_what_cannot_be_served_is_refused(
@@ -306,15 +303,3 @@ async def test_a_gateway_whose_lock_is_removed_ends_and_says_why(tmp_path: Path)
     assert done.code == 1
     assert "workspace.lock: was removed or replaced" in done.err
     assert [row["id"] for row in rows["sessions"]] == [made.json()["id"]]
-
-
-async def test_several_processes_need_a_store_that_they_share(tmp_path: Path) -> None:
-    """One on files would not know what the other one wrote; nothing is begun."""
-    write_agent(tmp_path)
-    done = await everturn("serve", "--workers", "2", "--port", "0", cwd=tmp_path)
-    alone = await everturn("serve", "--worker", cwd=tmp_path)
-
-    assert done.code == alone.code == 2
-    assert "cannot share the store 'file'" in done.err
-    assert "take `store: {type: postgres}`" in done.err
-    assert "for processes that `everturn serve --workers` starts" in alone.err
