@@ -125,6 +125,14 @@ def test_a_record_can_be_read_by_a_person() -> None:
         }
     )
 
+    # Most events are small, and there are many.
+    assert to_record(Event(seq=2, at=STARTED, body=Received(text=""))) == {
+        "seq": 2,
+        "at": "2026-11-21T22:49:56.123456Z",
+        "type": "received",
+        "text": "",
+    }
+
 
 def test_what_was_hidden_can_be_read_by_a_person() -> None:
     """Whoever asks why the model did not know finds the answer in the log."""
@@ -165,16 +173,6 @@ def test_what_was_hidden_can_be_read_by_a_person() -> None:
             "error": "no",
         }
     )
-
-
-def test_fields_that_hold_their_default_are_left_out() -> None:
-    """Most events are small, and there are many."""
-    assert to_record(Event(seq=2, at=STARTED, body=Received(text=""))) == {
-        "seq": 2,
-        "at": "2026-11-21T22:49:56.123456Z",
-        "type": "received",
-        "text": "",
-    }
 
 
 GOOD: dict[str, Any] = to_record(Event(seq=3, at=STARTED, body=Received(text="hi")))
@@ -280,8 +278,9 @@ def test_what_this_version_does_not_know_is_refused_by_name(
     assert f"event {record.get('seq')}" in str(caught.value)
 
 
-def test_a_type_is_read_by_the_name_that_it_had_before() -> None:
-    """A log is never written again: what an older version called otherwise stays in it."""
+def test_what_is_read_equals_what_was_written() -> None:
+    """By an older version as well, and in the types that states are compared with."""
+    # A log is never written again: what an older version called otherwise stays in it.
     event = Event(seq=4, at=STARTED, body=AmbientStored(text='a "type":"silent_message"'))
     line, record = encode_event(event), to_record(event)
 
@@ -289,18 +288,14 @@ def test_a_type_is_read_by_the_name_that_it_had_before() -> None:
     assert decode_event(line.replace(b"ambient_stored", b"silent_message", 1)) == event
     assert from_record({**record, "type": "silent_message"}) == event
 
-
-def test_lists_come_back_as_tuples() -> None:
-    """Values are frozen, and a list in one would make two equal states differ."""
+    # Values are frozen, and a list in one would make two equal states differ.
     event = Event(seq=4, at=STARTED, body=TurnStarted(turn=1, received=(2, 3), window_messages=100))
     body = from_record(json.loads(json.dumps(to_record(event)))).body
 
     assert isinstance(body, TurnStarted)
     assert body.received == (2, 3)
 
-
-def test_a_topic_is_part_of_the_key() -> None:
-    """Two topics of one chat are two conversations."""
+    # Two topics of one chat are two conversations.
     key = ConversationKey(channel="telegram", chat="1", agent="a", topic="7")
     event = Event(seq=1, at=STARTED, body=SessionStarted(session_id="s", key=key))
 

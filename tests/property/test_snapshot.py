@@ -343,6 +343,32 @@ def test_a_file_edited_by_hand_means_what_it_says() -> None:
     assert state.checkpointed[0].text == "fine\nnow"
     assert replace(state, checkpointed=FULL.checkpointed) == FULL
 
+    # A person who takes a line out sees the model get the message back.
+    text = encode_state(FULL).decode()
+    line = next(line for line in text.splitlines(keepends=True) if '"cleared"' in line)
+    state = decode_state(text.replace(line, "").encode())
+
+    assert [*state.reductions.replaced] == [9]
+    assert replace(state, reductions=FULL.reductions) == FULL
+
+    # Some editors turn every newline into two characters.
+    data = encode_state(FULL).replace(b"\n", b"\r\n")
+
+    assert decode_state(data) == FULL
+
+    # A person may clear what waits.
+    text = encode_state(FULL).decode()
+    begin, end = text.index("waiting:"), text.index("open_turn:")
+
+    assert decode_state((text[:begin] + text[end:]).encode()) == replace(FULL, waiting=())
+
+    # A line such as we write, but with YAML's own spelling in it, means what YAML says.
+    data = edited('"text":"hi"', "text: 'it''s me'")
+
+    assert read_fast(data) is None
+    assert decode_state(data).checkpointed[0].users[0].text == "it's me"
+    assert read_yaml(data)["session"] == SESSION_ID
+
 
 def test_equal_states_give_equal_bytes() -> None:
     """Files are compared and copied; the order in which things were hidden says nothing."""
@@ -356,31 +382,6 @@ def test_equal_states_give_equal_bytes() -> None:
 
     assert state == FULL
     assert encode_state(state) == encode_state(FULL)
-
-
-def test_what_is_hidden_can_be_shown_again_by_hand() -> None:
-    """A person who takes a line out sees the model get the message back."""
-    text = encode_state(FULL).decode()
-    line = next(line for line in text.splitlines(keepends=True) if '"cleared"' in line)
-    state = decode_state(text.replace(line, "").encode())
-
-    assert [*state.reductions.replaced] == [9]
-    assert replace(state, reductions=FULL.reductions) == FULL
-
-
-def test_a_file_with_other_line_ends_is_read() -> None:
-    """Some editors turn every newline into two characters."""
-    data = encode_state(FULL).replace(b"\n", b"\r\n")
-
-    assert decode_state(data) == FULL
-
-
-def test_sections_that_were_removed_are_empty() -> None:
-    """A person may clear what waits."""
-    text = encode_state(FULL).decode()
-    begin, end = text.index("waiting:"), text.index("open_turn:")
-
-    assert decode_state((text[:begin] + text[end:]).encode()) == replace(FULL, waiting=())
 
 
 @table(
@@ -517,29 +518,17 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
         decode_state(data)
 
 
-@table("read", [decode_state, decode_header])
-def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
+def test_a_state_of_another_version_is_told_from_damage() -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
-    assert callable(read)
-    data = edited("^format: .*", "format: everturn/state-v8")
-
+    newer = edited("^format: .*", "format: everturn/state-v8")
     with pytest.raises(UnknownFormatError, match=r"everturn/state-v8"):
-        read(data)
+        decode_state(newer)
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v8"):
+        decode_header(newer)
 
-
-def test_a_state_of_an_older_version_tells_the_way_out() -> None:
-    """The log has all of it."""
+    # Of an older one the log has all: the way out is told.
     with pytest.raises(UnknownFormatError, match=r"state-v5.*everturn upgrade"):
         decode_state(edited("^format: .*", "format: everturn/state-v5"))
-
-
-def test_yaml_that_only_looks_like_our_lines_is_still_yaml() -> None:
-    """A line such as we write, but with YAML's own spelling in it, means what YAML says."""
-    data = edited('"text":"hi"', "text: 'it''s me'")
-
-    assert read_fast(data) is None
-    assert decode_state(data).checkpointed[0].users[0].text == "it's me"
-    assert read_yaml(data)["session"] == SESSION_ID
 
 
 def test_the_state_of_a_session_that_only_began_is_small() -> None:

@@ -30,7 +30,7 @@ def numbered(count: int, *, size_bytes: int = 10) -> list[UserMessage]:
     return [message(n, f"{n}.png", size_bytes=size_bytes) for n in range(1, count + 1)]
 
 
-def test_all_images_are_shown_as_long_as_they_are_few() -> None:
+def test_all_images_are_shown_as_long_as_they_are_few_and_other_files_are_not() -> None:
     """An image of an earlier turn is still there to be asked about."""
     found = choose([message(1, "a", "b"), message(5, "c")], room_tokens=None)
 
@@ -38,9 +38,7 @@ def test_all_images_are_shown_as_long_as_they_are_few() -> None:
     assert found.counts == {1: 2, 5: 1}
     assert found.units == 3 * MEDIA_UNITS
 
-
-def test_other_files_are_words() -> None:
-    """No model is sent the bytes of what it does not take."""
+    # No model is sent the bytes of what it does not take.
     found = choose([message(1, "a.svg", kind="image/svg+xml")], room_tokens=None)
 
     assert not found.shown
@@ -58,7 +56,7 @@ def test_the_oldest_images_leave_in_jumps() -> None:
     assert len(set(first)) == 5  # of 59 requests, four began otherwise than the one before
 
 
-def test_images_take_at_most_half_of_the_room() -> None:
+def test_images_take_at_most_half_of_the_room_and_are_bounded_in_bytes() -> None:
     """A small window must not be filled by pictures, so that the words find no place."""
     sizes = [
         len(choose(numbered(9), room_tokens=room).shown) for room in (-5, 0, 3000, 3200, 10_000)
@@ -67,9 +65,7 @@ def test_images_take_at_most_half_of_the_room() -> None:
     assert sizes == [0, 0, 0, 1, 3]
     assert len(choose(numbered(9), room_tokens=10_000, scale=2.0).shown) == 1
 
-
-def test_images_of_one_request_are_bounded_in_bytes() -> None:
-    """Providers refuse bodies that are too large; the newest image is the one that is meant."""
+    # Providers refuse bodies that are too large; the newest image is the one that is meant.
     third = SHOWN_BYTES // 3
 
     assert [*choose(numbered(5, size_bytes=third), room_tokens=None).shown] == [

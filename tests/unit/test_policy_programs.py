@@ -342,6 +342,18 @@ def test_an_ordinary_configuration_runs_nothing() -> None:
     assert list(git.risky_keys(HARMLESS_CONFIG, is_nested=True)) == []
     assert list(git.risky_keys("", is_nested=False)) == []
 
+    # A key that is let pass by mistake runs.
+    assert {key.casefold() for key in GIT_CONFIG} == git.FORCED
+
+    # There git runs itself without that environment.
+    text = "[core]\n\tfsmonitor = ./x\n\thooksPath = .husky\n"
+
+    assert list(git.risky_keys(text, is_nested=False)) == []
+    assert [(found.key, found.line) for found in git.risky_keys(text, is_nested=True)] == [
+        ("core.fsmonitor", 2),
+        ("core.hookspath", 3),
+    ]
+
 
 @table(
     ("text", "key"),
@@ -375,17 +387,6 @@ def test_a_key_that_can_run_something_is_found(text: str, key: str) -> None:
     assert key in {found.key for found in git.risky_keys(text, is_nested=False)}
 
 
-def test_a_key_that_the_environment_forces_counts_inside_another_repository_alone() -> None:
-    """There git runs itself without that environment."""
-    text = "[core]\n\tfsmonitor = ./x\n\thooksPath = .husky\n"
-
-    assert list(git.risky_keys(text, is_nested=False)) == []
-    assert [(found.key, found.line) for found in git.risky_keys(text, is_nested=True)] == [
-        ("core.fsmonitor", 2),
-        ("core.hookspath", 3),
-    ]
-
-
 @table("key", sorted(GIT_CONFIG))
 def test_what_the_environment_forces_is_what_is_let_pass(key: str) -> None:
     """The two lists are one."""
@@ -394,11 +395,6 @@ def test_what_the_environment_forces_is_what_is_let_pass(key: str) -> None:
     head = f'[{first} "{rest}"]' if rest else f"[{first}]"
 
     assert list(git.risky_keys(f"{head}\n{name} = x\n", is_nested=False)) == []
-
-
-def test_nothing_passes_that_the_environment_does_not_force() -> None:
-    """A key that is let pass by mistake runs."""
-    assert {key.casefold() for key in GIT_CONFIG} == git.FORCED
 
 
 @table(

@@ -39,23 +39,7 @@ Speak French.
 - Never guess.\
 """)
 
-
-def test_empty_texts_leave_no_gap() -> None:
-    """A missing file's blank lines would be sent with every request."""
-    prompt = PromptSpec(
-        soul="", system_prompt="You help.", instructions=" \n", directives=("", " ")
-    )
-
-    assert system_prompt(prompt, at=AT) == "You help."
-
-
-def test_an_agent_without_texts_has_no_system_prompt() -> None:
-    """An empty system message is refused by some providers."""
-    assert system_prompt(PromptSpec(), at=AT) == ""
-
-
-def test_a_directive_of_many_lines_stays_one_item() -> None:
-    """Its further lines must not look like text of the prompt itself."""
+    # Its further lines must not look like text of the prompt itself.
     prompt = PromptSpec(directives=("Answer:\nin one line\n\nalways\n",))
 
     assert system_prompt(prompt, at=AT) == snapshot("""\
@@ -65,6 +49,18 @@ def test_a_directive_of_many_lines_stays_one_item() -> None:
 
   always\
 """)
+
+
+def test_empty_texts_leave_no_gap() -> None:
+    """A missing file's blank lines would be sent with every request."""
+    prompt = PromptSpec(
+        soul="", system_prompt="You help.", instructions=" \n", directives=("", " ")
+    )
+
+    assert system_prompt(prompt, at=AT) == "You help."
+
+    # An empty system message is refused by some providers.
+    assert system_prompt(PromptSpec(), at=AT) == ""
 
 
 @table("at", [AT, AT.astimezone(timezone(timedelta(hours=9))), AT.replace(second=0)])
@@ -90,7 +86,5 @@ def test_other_braces_and_the_callers_text_stay_as_they_are() -> None:
         "{{name}} {date} {{ date }}\n\nsay {{date}}"
     )
 
-
-def test_without_a_turn_the_placeholders_stand() -> None:
-    """A report without a running turn has no instant, and may not make one up."""
+    # A report without a running turn has no instant, and may not make one up.
     assert system_prompt(PromptSpec(soul="{{date}}")) == "{{date}}"

@@ -93,22 +93,18 @@ def test_what_was_said_beside_stands_in_one_block_before_the_question() -> None:
     assert told[1] is users[1]
     assert with_ambient(users, []) is users
 
+    # A caption that is not there must not look like an empty question.
+    told = with_ambient((UserMessage(seq=3, text=""),), [heard("a")])
 
-def test_what_nobody_vouches_for_taints_the_turn() -> None:
-    """A passive member's text must not make a tool run unasked."""
+    assert told[0].text == "[Said here before, not to you:]\na\n[Now to you:]"
+
+    # A passive member's text must not make a tool run unasked.
     users = (UserMessage(seq=3, text="well?"), UserMessage(seq=4, text="yes?"))
 
     assert not with_ambient(users, [heard("a")])[0].untrusted
     assert with_ambient(users, [heard("a"), heard("b", untrusted=True)])[0].untrusted
     tainted = (UserMessage(seq=3, text="x", untrusted=True),)
     assert with_ambient(tainted, [heard("a")])[0].untrusted
-
-
-def test_a_message_of_a_file_alone_has_the_block_and_nothing_behind_it() -> None:
-    """A caption that is not there must not look like an empty question."""
-    told = with_ambient((UserMessage(seq=3, text=""),), [heard("a")])
-
-    assert told[0].text == "[Said here before, not to you:]\na\n[Now to you:]"
 
 
 def test_what_a_turn_is_told_besides_is_bounded_and_says_so() -> None:

@@ -115,10 +115,20 @@ def test_the_night_on_which_the_clock_is_put_back(now: str, words: str, schedule
     assert when(at, at=words) == At(scheduled_at=datetime.fromisoformat(f"{scheduled_at}+00:00"))
 
 
-def test_a_time_that_the_clock_leaves_out_is_refused_with_those_beside_it() -> None:
+def test_words_that_mean_no_one_instant_are_refused_by_field() -> None:
     """As for a date that somebody wrote: 29 March 2026 has no 02:30 in Berlin."""
     with pytest.raises(JobRefusedError, match=r"no 02:30 on 2026-03-29.*03:00"):
         when(datetime(2026, 3, 28, 8, tzinfo=UTC), at="tomorrow 2:30")
+
+    # Nine o'clock is at another moment in each zone.
+    with pytest.raises(JobRefusedError) as caught:
+        when(at="tomorrow 9:00", end="friday 9:00", zone="")
+    assert [fault.field for fault in caught.value.faults] == ["at", "end"]
+    assert "needs a time zone" in caught.value.faults[0].message
+
+    # In a file, what is counted from now would mean another day with each look at it.
+    with pytest.raises(JobRefusedError, match="a file needs a date: 2026-12-01T08:30"):
+        job_of(section(at="tomorrow 9:00"), job_id="j", timezone="UTC")
 
 
 @table(
@@ -143,21 +153,6 @@ def test_what_is_not_understood_is_never_guessed(words: str, why: str) -> None:
     """A guess runs at the wrong hour, and nobody is told."""
     with pytest.raises(ValidationError, match=why):
         section(at=words)
-
-
-def test_words_need_a_zone_and_say_so_by_field() -> None:
-    """Nine o'clock is at another moment in each."""
-    with pytest.raises(JobRefusedError) as caught:
-        when(at="tomorrow 9:00", end="friday 9:00", zone="")
-
-    assert [fault.field for fault in caught.value.faults] == ["at", "end"]
-    assert "needs a time zone" in caught.value.faults[0].message
-
-
-def test_a_file_cannot_hold_what_is_counted_from_now() -> None:
-    """It would mean another day with each look at it."""
-    with pytest.raises(JobRefusedError, match="a file needs a date: 2026-12-01T08:30"):
-        job_of(section(at="tomorrow 9:00"), job_id="j", timezone="UTC")
 
 
 def test_start_and_end_take_words_too() -> None:

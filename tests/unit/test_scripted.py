@@ -13,6 +13,8 @@ from everturn_actors.model import ModelRequest, Reply, ToolCall, Usage, UserMess
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.providers.scripted import ScriptedReplies, load_script
 
+TWO = "replies:\n  - text: one\n  - text: two\n"
+
 
 def request(text: str = "hi", *, replies: int = 0) -> ModelRequest:
     """Return a request with so many model replies before its newest user message."""
@@ -30,43 +32,33 @@ def ignore(_piece: str) -> None:
     """Take a piece of text that does not matter."""
 
 
-async def test_the_place_is_the_number_of_replies_in_the_request(tmp_path: Path) -> None:
-    """After a restart the next request gets the next entry, not the first one again."""
-    text = "replies:\n  - text: one\n  - text: two\n"
-    first, again = await script(tmp_path, text), await script(tmp_path, text)
-
-    assert (await first.complete(request(replies=1), ignore)).text == "two"
-    assert (await again.complete(request(replies=1), ignore)).text == "two"
-    assert (await again.complete(request(replies=0), ignore)).text == "one"
-
-
-@table(("at_end", "text"), [("last", "two"), ("cycle", "one")])
-async def test_what_comes_after_the_last_entry_is_chosen(
-    tmp_path: Path, at_end: str, text: str
+@table(
+    ("name", "text", "asked", "answers"),
+    [
+        # After a restart the next request gets the next entry, not the first one again.
+        ("script.yaml", TWO, [("hi", 1), ("hi", 0), ("hi", 1)], ["two", "one", "two"]),
+        # A demo goes on for ever, a test wants to know that it went too far.
+        ("script.yaml", f"at_end: last\n{TWO}", [("hi", 2)], ["two"]),
+        ("script.yaml", f"at_end: cycle\n{TWO}", [("hi", 2)], ["one"]),
+        # Matched entries answer questions, the others keep their order around them.
+        (
+            "script.yaml",
+            f"{TWO}  - {{match: 'weath.r', text: sunny}}\n",
+            *([("The WEATHER?", 1), ("hi", 1)], ["sunny", "two"]),
+        ),
+        # A file that a program wrote is as good.
+        ("script.json", '{"replies": [{"text": "x"}]}', [("hi", 0)], ["x"]),
+    ],
+)
+async def test_the_place_is_the_number_of_replies_in_the_request(
+    tmp_path: Path, name: str, text: str, asked: list[tuple[str, int]], answers: list[str]
 ) -> None:
-    """A demo goes on for ever, a test wants to know that it went too far."""
-    scripted = await script(tmp_path, f"at_end: {at_end}\nreplies:\n  - text: one\n  - text: two\n")
+    """So that a script needs no memory of its own."""
+    scripted = await script(tmp_path, text, name)
 
-    assert (await scripted.complete(request(replies=2), ignore)).text == text
+    said = [await scripted.complete(request(each, replies=n), ignore) for each, n in asked]
 
-
-async def test_one_reply_too_many_is_a_clear_error(tmp_path: Path) -> None:
-    """The author of the script sees what is missing."""
-    with pytest.raises(ModelRefusedError, match=r"script\.yaml: no entry fits: 1 come in order"):
-        await (await script(tmp_path, "replies:\n  - text: one\n")).complete(
-            request(replies=1), ignore
-        )
-
-
-async def test_a_pattern_beats_the_order_and_takes_no_place(tmp_path: Path) -> None:
-    """Matched entries answer questions, the others keep their order around them."""
-    scripted = await script(
-        tmp_path,
-        "replies:\n  - {match: 'weath.r', text: sunny}\n  - text: one\n  - text: two\n",
-    )
-
-    assert (await scripted.complete(request("The WEATHER?", replies=1), ignore)).text == "sunny"
-    assert (await scripted.complete(request(replies=1), ignore)).text == "two"
+    assert [each.text for each in said] == answers
 
 
 async def test_a_reply_has_everything_a_model_gives(tmp_path: Path) -> None:
@@ -126,11 +118,11 @@ async def test_an_error_without_a_text_comes_every_time(tmp_path: Path, name: st
             await scripted.complete(request(), ignore)
 
 
-async def test_json_is_read_too(tmp_path: Path) -> None:
-    """A file that a program wrote is as good."""
-    scripted = await script(tmp_path, '{"replies": [{"text": "x"}]}', name="script.json")
-
-    assert (await scripted.complete(request(), ignore)).text == "x"
+async def test_one_reply_too_many_is_a_clear_error(tmp_path: Path) -> None:
+    """The author of the script sees what is missing."""
+    scripted = await script(tmp_path, "replies:\n  - text: one\n")
+    with pytest.raises(ModelRefusedError, match=r"script\.yaml: no entry fits: 1 come in order"):
+        await scripted.complete(request(replies=1), ignore)
 
 
 @table(

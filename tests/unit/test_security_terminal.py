@@ -75,7 +75,7 @@ def test_whatever_comes_to_the_screen_comes_without_escape_sequences(style: Styl
     assert "".join(written) == "]0;title[2J31mred\n"
 
 
-def test_lines_and_json_of_commands_hold_nothing_that_a_terminal_obeys(
+def test_what_commands_print_holds_nothing_that_a_terminal_obeys(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`pair approve` prints a sender's id, `--json` prints what people call themselves."""
@@ -86,9 +86,7 @@ def test_lines_and_json_of_commands_hold_nothing_that_a_terminal_obeys(
     assert not set(OBEYED) & set(line + text)
     assert json.loads(text) == {"name": EVIL, "half": "\ud83d"}
 
-
-def test_errors_hold_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
-    """The text of an error may be somebody else's: a server's, a file's."""
+    # The text of an error may be somebody else's: a server's, a file's.
     say(f"there is no session {EVIL}")
     explain(ClientError(EVIL))
     said = capsys.readouterr().err

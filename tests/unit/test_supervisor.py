@@ -200,9 +200,7 @@ async def test_a_cancelled_child_ends_at_once_and_is_not_listed() -> None:
 
     assert supervisor.children() == ()
 
-
-async def test_one_of_many_leaves_nothing_behind_when_it_is_done() -> None:
-    """A process that ended is no line in the status for ever."""
+    # A process that ended is no line in the status for ever.
     async with world() as there:
         there.start(anyio.lowlevel.checkpoint, TRANSIENT, name="process:p1")
         await anyio.wait_all_tasks_blocked()

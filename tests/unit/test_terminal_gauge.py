@@ -102,16 +102,14 @@ def test_lines_fit_the_terminal(columns: int) -> None:
         assert max(map(len, lines)) <= columns
 
 
-def test_numbers_end_in_the_same_column() -> None:
+def test_numbers_and_bars_end_in_the_same_column() -> None:
     """Numbers are compared by eye."""
     rows = bars(REPORT, 40)
 
     assert {row.index("%") for row in rows} == {24}
     assert all(row[:19].rstrip() == row[:19] for row in rows)
 
-
-def test_bars_show_a_little_and_never_more_than_all() -> None:
-    """A region of few tokens is there, and one beyond the window ends at its end."""
+    # A region of few tokens is there, and one beyond the window ends at its end.
     regions = (
         Region(name="system", tokens=1),
         Region(name="summary", tokens=0),

@@ -84,26 +84,21 @@ async def test_the_list_of_a_session_is_kept_and_read() -> None:
     assert gone.text == "the list is empty"
 
 
-@table(
-    "arguments",
-    [
-        {"items": [{"text": ""}]},
-        {"items": [{"text": "x", "status": "maybe"}]},
+async def test_what_is_no_list_is_refused_and_seen_by_nobody() -> None:
+    """The tool of an MCP server may have the same name; bounds are told to the model."""
+    too_much: tuple[dict[str, object], ...] = (
         {"items": [{"text": "x" * 201}]},
         {"items": [{"text": "x"}] * 51},
+    )
+    for wrong in (
+        *too_much,
+        {"items": [{"text": ""}]},
+        {"items": [{"text": "x", "status": "maybe"}]},
         {"itens": []},
-    ],
-)
-def test_what_is_no_list_is_seen_by_nobody(arguments: dict[str, object]) -> None:
-    """The tool of an MCP server may have the same name."""
-    call = ToolCall(call_id="a", name="todo", arguments=json.dumps(arguments))
-
-    assert todo_in(call) is None
-
-
-async def test_what_is_no_list_is_refused() -> None:
-    """Bounds are told to the model."""
-    for wrong in ({"items": [{"text": "x" * 201}]}, {"items": [{"text": "x"}] * 51}):
+    ):
+        call = ToolCall(call_id="a", name="todo", arguments=json.dumps(wrong))
+        assert todo_in(call) is None, wrong
+    for wrong in too_much:
         with pytest.raises(ToolFailedError, match="items"):
             await call_tool(todo_tool(TodoLists(MemoryKeyedStore())), wrong)
 

@@ -144,18 +144,19 @@ anyio.run(main)
         ("2w", NOON + timedelta(weeks=2)),
         ("2027-01-31", datetime(2027, 1, 31, tzinfo=UTC)),
         ("2027-01-31T18:00+01:00", datetime(2027, 1, 31, 17, tzinfo=UTC)),
+        *((wrong, GatewayError) for wrong in ("0d", "2026-11-23", "soon", "90", "90y", "-1d")),
+        ("2027-13-01", GatewayError),
     ],
 )
-def test_an_expiry_is_a_span_or_a_date(text: str, expected: datetime | None) -> None:
-    """People write either; a date without an offset is UTC, as everything that is kept."""
-    assert expiry(text, NOON) == expected
-
-
-@table("text", ["0d", "2026-11-23", "soon", "90", "90y", "-1d", "2027-13-01"])
-def test_an_expiry_that_makes_no_sense_is_refused(text: str) -> None:
-    """A token that was to expire and does not would be found by nobody."""
-    with pytest.raises(GatewayError, match="--expires"):
-        expiry(text, NOON)
+def test_an_expiry_is_a_span_or_a_date(
+    text: str, expected: datetime | type[GatewayError] | None
+) -> None:
+    """A date without an offset is UTC; a token that was to expire and does not is never found."""
+    if isinstance(expected, type):
+        with pytest.raises(expected, match="--expires"):
+            expiry(text, NOON)
+    else:
+        assert expiry(text, NOON) == expected
 
 
 @given(

@@ -67,18 +67,16 @@ def test_what_cannot_come_with_a_message_is_refused(upload: Upload, why: str) ->
     assert why in str(caught.value)
 
 
-def test_eleven_files_are_too_many() -> None:
-    """What one message may hold is bounded."""
-    with pytest.raises(InvalidInputError, match="11 attachments; at most 10"):
-        check_uploads([picture(number) for number in range(11)])
-    check_uploads([picture(number) for number in range(10)])
-
-
-def test_a_message_needs_words_or_files() -> None:
+def test_a_message_has_words_or_files_and_not_too_many_of_these() -> None:
     """A picture says something by itself; nothing at all says nothing."""
     check(IncomingMessage(text="", attachments=(picture(),)))
     with pytest.raises(InvalidInputError, match="the message is empty"):
         check(IncomingMessage(text=" "))
+
+    # What one message may hold is bounded.
+    with pytest.raises(InvalidInputError, match="11 attachments; at most 10"):
+        check_uploads([picture(number) for number in range(11)])
+    check_uploads([picture(number) for number in range(10)])
 
 
 @table(
