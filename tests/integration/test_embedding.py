@@ -48,54 +48,64 @@ class Failing(everturn.Provider):
 
 
 async def test_conversations_are_apart_and_go_on() -> None:
-    """Each has its own memory; the next message of one sees what was said in it."""
-    model = ScriptedProvider("first", "second", "other")
+    """Each has its own memory; the next message of one sees what was said in it.
+
+    An answer may come in pieces. What an agent is told is text, also where it looks like a file.
+    """
+    model = ScriptedProvider("first", "second", "other", "one two three")
+    agent = everturn.Agent(name="a", instructions="README.md", model=model)
     with anyio.fail_after(WAIT_S):
-        async with everturn.open_gateway(everturn.Agent(name="a", model=model)) as gateway:
+        async with everturn.open_gateway(agent) as gateway:
             answers = [
                 (await gateway.ask("a", "1", conversation="x")).text,
                 (await gateway.ask("a", "2", conversation="x")).text,
                 (await gateway.ask("a", "3", conversation="y")).text,
             ]
+            pieces = [piece async for piece in gateway.stream("a", "go")]
             state = await gateway.session("a", "x")
             await gateway.reset("a", "x")
             after = await gateway.session("a", "x")
 
     assert answers == ["first", "second", "other"]
-    assert [len(request.messages) for request in model.requests] == [1, 3, 1]
+    assert "".join(pieces) == "one two three"
+    assert [len(request.messages) for request in model.requests] == [1, 3, 1, 1]
+    assert "README.md" in model.requests[0].system
     assert state is not None
     assert [turn.text for turn in state.conversation.turns] == ["first", "second"]
     assert after is None
 
 
-async def test_a_workspace_keeps_conversations_across_restarts(tmp_path: Path) -> None:
-    """What was said before is in the next process's request."""
+async def test_a_workspace_keeps_conversations_for_one_gateway_at_a_time(tmp_path: Path) -> None:
+    """What was said before is in the next process's request; two must not write one journal.
+
+    Whoever keeps the sessions: usage, schedules and tokens are files there, also beside a store of
+    the program.
+    """
     model = ScriptedProvider()
-    for text in ("one", "two"):
-        agent = everturn.Agent(name="a", model=model)
-        async with everturn.open_gateway(agent, workspace=tmp_path / "kept") as gateway:
+    agent = everturn.Agent(name="a", model=model)
+    kept = tmp_path / "kept"
+    for text, store in (("one", None), ("two", None), ("three", open_memory_store)):
+        async with everturn.open_gateway(agent, workspace=kept, store=store) as gateway:
             await gateway.ask("a", text)
+            with pytest.raises(everturn.WorkspaceLockedError):
+                async with everturn.open_gateway(agent, workspace=kept, store=store):
+                    pytest.fail("it was opened twice")
 
-    assert len(model.requests[1].messages) == 3
+    assert [len(request.messages) for request in model.requests] == [1, 3, 1]
 
 
-async def test_without_a_workspace_nothing_is_left() -> None:
-    """The passing folder is gone with the gateway."""
-    async with everturn.open_gateway(everturn.Agent(name="a")) as gateway:
-        await gateway.ask("a", "hello")
-        folder = anyio.Path(gateway._inner.config.workspace)
-        was_there = await folder.is_dir()
+async def test_without_a_workspace_nothing_is_left_and_an_error_passes_as_it_was_raised() -> None:
+    """The passing folder is gone with the gateway, and no task group wraps what ended it."""
+    error = KeyError("mine")
+    with pytest.raises(KeyError) as caught:
+        async with everturn.open_gateway(everturn.Agent(name="a")) as gateway:
+            await gateway.ask("a", "hello")
+            folder = anyio.Path(gateway._inner.config.workspace)
+            was_there = await folder.is_dir()
+            raise error
 
+    assert caught.value is error
     assert (was_there, await folder.exists()) == (True, False)
-
-
-async def test_an_answer_comes_in_pieces() -> None:
-    """Together they are the answer."""
-    model = ScriptedProvider("one two three")
-    async with everturn.open_gateway(everturn.Agent(name="a", model=model)) as gateway:
-        pieces = [piece async for piece in gateway.stream("a", "go")]
-
-    assert "".join(pieces) == "one two three"
 
 
 async def test_a_turn_without_an_answer_is_an_error() -> None:
@@ -205,46 +215,6 @@ async def test_what_cannot_be_opened_says_where_and_why(
             pytest.fail("it was opened")
 
 
-async def test_instructions_that_look_like_a_file_are_text() -> None:
-    """A program says what its agent is told; no file of that name is looked for."""
-    model = ScriptedProvider()
-    agent = everturn.Agent(name="a", instructions="README.md", model=model)
-    async with everturn.open_gateway(agent) as gateway:
-        await gateway.ask("a", "hello")
-
-    assert "README.md" in model.requests[0].system
-
-
-async def test_an_error_of_the_program_passes_as_it_was_raised() -> None:
-    """No task group of ours wraps what the program raises in its block."""
-    error = KeyError("mine")
-    with pytest.raises(KeyError) as caught:
-        async with everturn.open_gateway(everturn.Agent(name="a")):
-            raise error
-
-    assert caught.value is error
-
-
-async def test_a_workspace_in_use_is_refused(tmp_path: Path) -> None:
-    """Two gateways must not write one journal."""
-    agent = everturn.Agent(name="a")
-    async with everturn.open_gateway(agent, workspace=tmp_path):
-        with pytest.raises(everturn.WorkspaceLockedError):
-            async with everturn.open_gateway(agent, workspace=tmp_path):
-                pytest.fail("it was opened twice")
-
-
-async def test_a_workspace_is_held_whoever_keeps_the_sessions(tmp_path: Path) -> None:
-    """Usage, schedules and tokens are files there, also beside a store of the program."""
-    agent = everturn.Agent(name="a")
-    async with everturn.open_gateway(agent, workspace=tmp_path, store=open_memory_store):
-        with pytest.raises(everturn.WorkspaceLockedError):
-            async with everturn.open_gateway(agent, workspace=tmp_path, store=open_memory_store):
-                pytest.fail("it was opened twice")
-    async with everturn.open_gateway(agent, workspace=tmp_path) as gateway:
-        assert (await gateway.ask("a", "hello")).text
-
-
 async def test_what_the_workspace_denies_holds_for_functions_too(tmp_path: Path) -> None:
     """A function runs unasked; the owner of the workspace has the last word all the same."""
     await anyio.Path(tmp_path / "policy.yaml").write_text("deny: ['builtin:delete_file']\n")
@@ -284,34 +254,32 @@ def mounted_client(app: ASGIApp, token: str = "") -> httpx2.AsyncClient:
     )
 
 
-async def test_the_api_answers_where_it_is_mounted() -> None:
-    """Both kinds of routes: those that name a session, and the one of OpenAI's form."""
+async def test_the_api_answers_where_it_is_mounted_whoever_has_its_token() -> None:
+    """Both kinds of routes: those that name a session, and the one of OpenAI's form.
+
+    It is closed to all others, also where the program sets no token: they may reach what it listens
+    on.
+    """
     app = fastapi.FastAPI()
     async with everturn.open_gateway(everturn.Agent(name="a")) as gateway:
         app.mount("/agents", await gateway.asgi(token=TOKEN))
+        app.mount("/none", await gateway.asgi(token=""))
         async with mounted_client(app, TOKEN) as client:
             alive = await client.get("/agents/livez")
             begun = await client.post("/agents/api/v1/sessions", json={"agent": "a"})
             body = {"model": "a", "messages": [{"role": "user", "content": "hello"}]}
             answer = await client.post("/agents/v1/chat/completions", json=body)
+        refused: dict[tuple[str, str], list[int]] = {}
+        for root, sent in (("agents", ""), ("agents", "guess"), ("none", "")):
+            async with mounted_client(app, sent) as client:
+                refused[root, sent] = [
+                    (await client.get(f"/{root}{path}")).status_code
+                    for path in ("/api/v1/sessions", "/metrics", "/v1/models")
+                ]
 
     assert (alive.status_code, begun.status_code) == (200, 201)
     assert "hello" in answer.json()["choices"][0]["message"]["content"]
-
-
-@table(("token", "sent"), [(TOKEN, ""), (TOKEN, "guess"), ("", "")])
-async def test_a_mounted_api_is_closed_to_whoever_has_no_token(token: str, sent: str) -> None:
-    """Also where the program sets none: others may reach what it listens on."""
-    app = fastapi.FastAPI()
-    async with everturn.open_gateway(everturn.Agent(name="a")) as gateway:
-        app.mount("/agents", await gateway.asgi(token=token))
-        async with mounted_client(app, sent) as client:
-            answers = [
-                (await client.get(f"/agents{path}")).status_code
-                for path in ("/api/v1/sessions", "/metrics", "/v1/models")
-            ]
-
-    assert answers == [401, 401, 401]
+    assert list(refused.values()) == [[401, 401, 401]] * 3
 
 
 # --- channels of the program ---

@@ -304,7 +304,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-@table("part", PARTS, ids=str, parts=8)
+@table("part", PARTS, ids=str, parts=4)
 async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
     part: Part, tmp_path: Path
 ) -> None:

@@ -29,7 +29,10 @@ from everturn_gateway.http.access import front
 from everturn_gateway.http.server import serve_http
 
 USER, ADMIN = "user-token", "admin-token"
-PATHS = ("/readyz", "/version", "/openapi.json", "/api/v1/agents", "/v1/models", "/nothing")
+PATHS = (
+    *("/readyz", "/version", "/openapi.json", "/api/v1/agents", "/api/v1/usage", "/v1/models"),
+    "/nothing",
+)
 
 
 async def statuses(
@@ -127,11 +130,14 @@ async def test_without_a_token_a_foreign_page_gets_nothing(
 ) -> None:
     """A browser on this machine cannot be made to talk to the agents by a page from elsewhere."""
     async with gateway.client() as client:
-        answer = await client.get("/api/v1/agents", headers=headers)
+        answers = [
+            await client.get(each, headers=headers) for each in ("/api/v1/agents", "/metrics")
+        ]
 
-    assert answer.status_code == status
-    if status == 403:
-        assert answer.json()["type"] == "urn:everturn:problem:foreign-host"
+    for answer in answers:
+        assert answer.status_code == status, answer.url
+        if status == 403:
+            assert answer.json()["type"] == "urn:everturn:problem:foreign-host"
 
 
 # --- limits ---

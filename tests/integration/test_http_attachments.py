@@ -9,6 +9,7 @@ from typing import Any
 import openai
 import pytest
 from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway
+from support.one_gateway import on_one_gateway
 from support.pictures import JPEG, body_of, picture, png
 from support.tables import table
 
@@ -18,6 +19,8 @@ from everturn_gateway.config.settings import ServerConfig
 
 CAT, DOG = picture(1, name="cat.png"), picture(2, name="dog.png")
 PAGE = Upload(data=b"<script>alert(1)</script>", media_type="text/html", file_name='a"b;ü.html')
+
+NO_FILES = ("0" * 64 + ".png", "events.jsonl", "..%2Fevents.jsonl", "%00")
 
 
 def users(request: ModelRequest) -> list[tuple[str, list[bytes]]]:
@@ -35,8 +38,12 @@ async def send(gateway: HttpGateway, path: str, body: dict[str, Any], key: str =
         return await client.post(path, json=body, headers={"Idempotency-Key": key} if key else {})
 
 
-async def test_files_are_sent_listed_and_fetched(tmp_path: Path) -> None:
-    """What a person sent can be looked at again, and is what they sent."""
+async def test_files_are_sent_listed_and_given_back_by_their_own_session(tmp_path: Path) -> None:
+    """What a person sent can be looked at again, and is what they sent, as a download.
+
+    A page that somebody sent must not run in the browser of who looks at the conversation. No other
+    file is given away, and none by another session.
+    """
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         path = f"/api/v1/sessions/{await gateway.session()}"
         body = {"content": "", "attachments": [body_of(CAT), body_of(PAGE)]}
@@ -44,6 +51,13 @@ async def test_files_are_sent_listed_and_fetched(tmp_path: Path) -> None:
         listed = (await client.get(f"{path}/messages")).json()["messages"][0]
         fetched = [await client.get(each["url"]) for each in listed["attachments"]]
         request = gateway.provider.requests[0]
+        known, names = attachment_of(CAT).name, [attachment_of(each).name for each in (CAT, PAGE)]
+        others = (f"/api/v1/sessions/{await gateway.session()}", f"/api/v1/sessions/{'x' * 9}")
+        nowhere = [
+            *[f"{path}/media/{name}" for name in NO_FILES],
+            *[f"{other}/media/{known}" for other in others],
+        ]
+        missing = {each: await client.get(each) for each in nowhere}
 
     assert answered.status_code == 200, answered.text
     assert listed["content"] == ""
@@ -51,21 +65,12 @@ async def test_files_are_sent_listed_and_fetched(tmp_path: Path) -> None:
         ("cat.png", "image/png", len(CAT.data)),
         ('a"b;ü.html', "text/html", 25),
     ]
+    assert [each["url"] for each in listed["attachments"]] == [
+        f"{path}/media/{name}" for name in names
+    ]
     assert [answer.content for answer in fetched] == [CAT.data, PAGE.data]
     assert users(request) == [("", [CAT.data])]
-
-
-async def test_a_file_is_given_back_as_a_download(tmp_path: Path) -> None:
-    """A page that somebody sent must not run in the browser of who looks at the conversation."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        path = f"/api/v1/sessions/{await gateway.session()}"
-        body = {"content": "see", "attachments": [body_of(CAT), body_of(PAGE)]}
-        await client.post(f"{path}/messages", json=body)
-        image, page = [
-            (await client.get(f"{path}/media/{attachment_of(each).name}")).headers
-            for each in (CAT, PAGE)
-        ]
-
+    image, page = [answer.headers for answer in fetched]
     assert image["content-type"] == "image/png"
     assert page["content-type"] == "application/octet-stream"
     for headers in (image, page):
@@ -73,27 +78,12 @@ async def test_a_file_is_given_back_as_a_download(tmp_path: Path) -> None:
         assert headers["content-disposition"].startswith("attachment;")
         assert "sandbox" in headers["content-security-policy"]
     assert page["content-disposition"].endswith("''a%22b%3B%C3%BC.html")
+    for url, answer in missing.items():
+        assert answer.status_code == 404, url
+        assert answer.headers["content-type"] == "application/problem+json"
 
 
-@table("name", ["0" * 64 + ".png", "events.jsonl", "..%2Fevents.jsonl", "%00"])
-async def test_what_is_no_file_of_the_session_is_not_found(tmp_path: Path, name: str) -> None:
-    """Only files of messages are given away, and only by their own session."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        one, two = await gateway.session(), await gateway.session()
-        body = {"content": "see", "attachments": [body_of(CAT)]}
-        await client.post(f"/api/v1/sessions/{one}/messages", json=body)
-        known = attachment_of(CAT).name
-        answers = [
-            await client.get(f"/api/v1/sessions/{one}/media/{name}"),
-            await client.get(f"/api/v1/sessions/{two}/media/{known}"),
-            await client.get(f"/api/v1/sessions/{'x' * 9}/media/{known}"),
-        ]
-
-    assert [answer.status_code for answer in answers] == [404, 404, 404]
-    assert all(answer.headers["content-type"] == "application/problem+json" for answer in answers)
-
-
-@table(
+@on_one_gateway(
     ("change", "where"),
     [
         ({"data": "%%%%"}, "#/attachments/0/data: this is not base64"),
@@ -104,14 +94,13 @@ async def test_what_is_no_file_of_the_session_is_not_found(tmp_path: Path, name:
         ({"file_name": "../x"}, "has a path as its name"),
         ({"url": "http://x"}, "#/attachments/0/url"),
     ],
-    ids=["no base64", "cut", "empty", "lie", "type", "path", "unknown"],
 )
 async def test_a_bad_file_is_refused_by_place(
-    tmp_path: Path, change: dict[str, str], where: str
+    gateway: HttpGateway, change: dict[str, str], where: str
 ) -> None:
     """The client learns which file it is, and nothing of the message is kept."""
     body = {"content": "see", "attachments": [{**body_of(CAT), **change}]}
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         path = f"/api/v1/sessions/{await gateway.session()}/messages"
         answer = await client.post(path, json=body)
         listed = (await client.get(path)).json()["messages"]
@@ -197,7 +186,7 @@ async def test_images_of_an_openai_client_reach_the_model(tmp_path: Path, statef
         assert seen == [("who?", [CAT.data]), ("and?", [DOG.data, JPEG])]
 
 
-@table(
+@on_one_gateway(
     ("part", "role", "why"),
     [
         ({"type": "image_url", "image_url": {"url": "https://x/y.png"}}, "user", "fetches no"),
@@ -206,14 +195,13 @@ async def test_images_of_an_openai_client_reach_the_model(tmp_path: Path, statef
         (image_part(b"<html>"), "user", "are no such image"),
         (image_part(png()), "system", "only parts of the type 'text'"),
     ],
-    ids=["address", "no base64", "no url", "lie", "system"],
 )
 async def test_an_image_that_cannot_be_taken_is_refused(
-    tmp_path: Path, part: dict[str, Any], role: str, why: str
+    gateway: HttpGateway, part: dict[str, Any], role: str, why: str
 ) -> None:
     """The gateway fetches nothing that a message names, and says what to send instead."""
     messages: Any = [{"role": role, "content": [part]}, {"role": "user", "content": "hi"}]
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+    async with client_of(gateway) as client:
         with pytest.raises(openai.BadRequestError, match=why):
             await client.chat.completions.create(model="test", messages=messages)
 

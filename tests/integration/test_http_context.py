@@ -167,7 +167,9 @@ async def test_two_requests_are_compared_and_halves_are_sent_alone(tmp_path: Pat
     assert unknown.json()["type"] == "urn:everturn:problem:unknown-request"
 
 
-async def test_all_requests_are_listed_page_by_page(tmp_path: Path) -> None:
+async def test_all_requests_are_listed_page_by_page_and_what_was_made_of_them(
+    tmp_path: Path,
+) -> None:
     """A slider over them needs each, once, with what it cost and what was hidden before it."""
     usage = Usage(input_tokens=100, output_tokens=5, cached_tokens=40, cost_nanodollars=2_000_000)
     provider = ScriptedProvider()
@@ -179,7 +181,8 @@ async def test_all_requests_are_listed_page_by_page(tmp_path: Path) -> None:
         session = await gateway.session()
         empty = (await client.get(path(session, "requests"))).json()
         await say(gateway, session, "one", *(f"{n} {'word ' * 100}" for n in range(9)))
-        await client.post(path(session, "compact"), json={})
+        # Nobody needs a second model to make room.
+        digest = (await client.post(path(session, "compact"), json={"focus": ""})).json()
         await say(gateway, session, "after it")
         whole = (await client.get(path(session, "requests"))).json()
         found: list[dict[str, Any]] = []
@@ -201,6 +204,8 @@ async def test_all_requests_are_listed_page_by_page(tmp_path: Path) -> None:
         nobody = await client.get(path(UNKNOWN, "requests"))
 
     assert empty == {"requests": [], "next": None}
+    assert (digest["done"], digest["source"]) == (True, "digest")
+    assert digest["tokens_after"] < digest["tokens_before"]
     assert found == whole["requests"]
     assert [(each["turn"], each["step"]) for each in found[-3:]] == [(2, 1), (1, 2), (1, 1)]
     assert len(found) == len(gateway.provider.requests) - 1 == 12
@@ -342,17 +347,6 @@ async def test_compact_is_accepted_at_once_for_who_does_not_wait(tmp_path: Path)
     assert status.status_code == 200
     assert summary.text.startswith("## Intent")
     assert told.event == "summarised"
-
-
-async def test_compact_without_a_summariser_makes_a_digest(tmp_path: Path) -> None:
-    """Nobody needs a second model to make room."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        session = await gateway.session()
-        await say(gateway, session, *(f"{n} {'word ' * 100}" for n in range(10)))
-        done = (await client.post(path(session, "compact"), json={"focus": ""})).json()
-
-    assert (done["done"], done["source"]) == (True, "digest")
-    assert done["tokens_after"] < done["tokens_before"]
 
 
 @table("headers", [{}, {"Prefer": "respond-async"}])

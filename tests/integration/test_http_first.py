@@ -12,7 +12,10 @@ CLIENTS = 8
 
 
 async def test_all_who_come_first_are_answered(tmp_path: Path) -> None:
-    """Whoever watches, whoever talks: none of them sees that others wait for the API, too."""
+    """Whoever watches, whoever talks: none of them sees that others wait for the API, too.
+
+    Probes are answered before the routes are known, and take the one method that these say.
+    """
     answers: list[tuple[str, int]] = []
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
 
@@ -22,16 +25,10 @@ async def test_all_who_come_first_are_answered(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             for path in (*["/version"] * CLIENTS, *PROBES):
                 tasks.start_soon(ask, path)
+        posted = {path: await client.post(path) for path in PROBES}
         described = (await client.get("/openapi.json")).json()["paths"]
 
     assert sorted(answers) == sorted([("/version", 200)] * CLIENTS + [(p, 200) for p in PROBES])
     assert described.keys() >= {*PROBES, "/version"}
-
-
-async def test_probes_take_their_one_method(tmp_path: Path) -> None:
-    """They are answered before the routes are known, and as these say."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        answers = {path: await client.post(path) for path in PROBES}
-
-    for path, answer in answers.items():
+    for path, answer in posted.items():
         assert (path, answer.status_code, answer.headers["allow"]) == (path, 405, "GET")

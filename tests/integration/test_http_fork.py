@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx2
-from support.gateway import open_http_gateway
-from support.tables import table
+from support.gateway import HttpGateway, open_http_gateway
+from support.one_gateway import on_one_gateway
 
 from everturn_gateway.config.settings import ServerConfig
 
@@ -69,14 +69,15 @@ async def test_a_fork_is_its_makers_and_needs_to_see_the_first(tmp_path: Path) -
     assert seen == [200, 404, 404]
 
 
-@table("at_seq", [0, -1, 99, 2**60, "x", None, 1.5])
-async def test_a_point_that_is_none_is_refused(tmp_path: Path, at_seq: object) -> None:
+@on_one_gateway("at_seq", [0, -1, 99, 2**60, "x", None, 1.5])
+async def test_a_point_that_is_none_is_refused(gateway: HttpGateway, at_seq: object) -> None:
     """With what is wrong, and without a new session."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         first = await gateway.session()
+        before = (await client.get(SESSIONS)).json()["sessions"]
         await say(client, first, "one")
         answer = await client.post(f"{SESSIONS}/{first}/fork", json={"at_seq": at_seq})
         listed = (await client.get(SESSIONS)).json()["sessions"]
 
     assert answer.status_code == (409 if at_seq == 99 else 422)
-    assert [each["id"] for each in listed] == [first]
+    assert [each["id"] for each in listed] == [each["id"] for each in before]

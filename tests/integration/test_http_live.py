@@ -17,9 +17,9 @@ from support.gateway import (
     server_events,
     write_agent,
 )
+from support.one_gateway import on_one_gateway
 from support.patience import WAIT_S
 from support.shell_agents import running, shell_agent, until_asked
-from support.tables import table
 
 from everturn_actors.errors import TruncatedStreamError
 from everturn_actors.model import ModelRequest, Reply
@@ -122,13 +122,18 @@ async def test_no_turn_fails_because_somebody_looks_on(tmp_path: Path) -> None:
 
 
 async def test_the_list_by_activity_says_what_each_conversation_is_about(tmp_path: Path) -> None:
-    """The one that somebody wrote in last stands first, under its first words."""
+    """The one that somebody wrote in last stands first, under its first words.
+
+    After a restart too, where what was kept in memory is read from the files again.
+    """
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         gateway.provider.script += ["Three flights.", "No rain."]
         first, second, third = [await gateway.session() for _ in range(3)]
         await say(client, first, "Trip to\nLisbon  in May")
         await say(client, second, "Weather")
         rows = await listed(client)
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        again = await listed(client)
         page = (await client.get(SESSIONS, params={"order": "activity", "limit": 2})).json()
         rest = await listed(client, limit=2, after=page["next"])
         found = await listed(client, q="LISBON")
@@ -140,6 +145,10 @@ async def test_the_list_by_activity_says_what_each_conversation_is_about(tmp_pat
         refused = await client.get(SESSIONS, params={"order": "activity", "after": "nonsense"})
 
     assert [row["id"] for row in rows] == [second, first, third]
+    told = ("id", "title", "preview", "turns", "last_event", "failed", "running", "cost_usd")
+    assert [[row[name] for name in told] for row in again] == [
+        [row[name] for name in told] for row in rows
+    ]
     assert [row["title"] for row in rows] == ["Weather", "Trip to Lisbon in May", ""]
     assert [row["preview"] for row in rows] == ["No rain.", "Three flights.", ""]
     assert [row["turns"] for row in rows] == [1, 1, 0]
@@ -149,22 +158,6 @@ async def test_the_list_by_activity_says_what_each_conversation_is_about(tmp_pat
     assert len(of_http) == 3
     assert [(row["id"], row["status"]) for row in later] == [(third, "ended"), (first, "active")]
     assert refused.status_code == 422
-
-
-async def test_the_list_is_the_same_after_a_restart(tmp_path: Path) -> None:
-    """What was kept in memory is read from the files again."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        first, second = await gateway.session(), await gateway.session()
-        for session_id in (first, second):
-            await say(client, session_id, f"about {session_id}")
-        before = await listed(client)
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        after = await listed(client)
-
-    told = ("id", "title", "preview", "turns", "last_event", "failed", "running", "cost_usd")
-    assert [[row[name] for name in told] for row in after] == [
-        [row[name] for name in told] for row in before
-    ]
 
 
 async def test_sessions_are_found_by_what_they_want(tmp_path: Path) -> None:
@@ -351,10 +344,12 @@ async def test_a_deleted_session_leaves_the_lists_that_are_open(tmp_path: Path) 
     assert seen[-1].data["sessions"][0]["id"] == session_id
 
 
-@table("watch", ["x", "x:", "x:-1", "../x:1", "x:1:2"])
-async def test_what_names_no_place_in_a_session_is_refused(tmp_path: Path, watch: str) -> None:
+@on_one_gateway("watch", ["x", "x:", "x:-1", "../x:1", "x:1:2"])
+async def test_what_names_no_place_in_a_session_is_refused(
+    gateway: HttpGateway, watch: str
+) -> None:
     """A page with a fault is told so, instead of waiting for ever."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         answer = await client.get("/api/v1/stream", params={"watch": watch})
 
     assert (answer.status_code, answer.json()["type"]) == (

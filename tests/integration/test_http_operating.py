@@ -10,7 +10,6 @@ from urllib.parse import quote
 import httpx2
 from support.gateway import open_http_gateway
 from support.logging_to import logging_to
-from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_channels.access.pairing import PENDING_KEY
@@ -78,9 +77,12 @@ async def test_somebody_who_was_turned_away_gets_no_other_code(tmp_path: Path) -
         listed = (await client.get(PAIRING)).json()
         unknown = await client.post(f"{ACTS}/deny", json={"code": "nothing"})
         no_code = await client.post(f"{ACTS}/deny", json={})
-    async with open_http_gateway(tmp_path) as gateway:
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         later = await gateway.pairing.ask("telegram", ann)
         other = await gateway.pairing.ask("telegram", bob)
+        # Damaged on disk: not as if nobody waited.
+        await FileKeyedStore(gateway.config.workspace).put(PENDING_KEY, b"[")
+        damaged = await client.get(PAIRING)
 
     assert denied.json()["name"] == "Ann"
     assert (again, later) == (None, None)
@@ -88,50 +90,34 @@ async def test_somebody_who_was_turned_away_gets_no_other_code(tmp_path: Path) -
     assert listed["waiting"] == []
     assert (unknown.status_code, kind(unknown)) == (404, "unknown-pairing")
     assert no_code.status_code == 422
+    assert (damaged.status_code, kind(damaged)) == (507, "not-written")
 
 
-async def test_lists_that_cannot_be_used_are_told(tmp_path: Path) -> None:
-    """Damaged on disk: not as if nobody waited."""
-    async with (
-        open_http_gateway(tmp_path) as gateway,
-        gateway.client() as client,
-    ):
-        store = FileKeyedStore(gateway.config.workspace)
-        await store.put(PENDING_KEY, b"[")
-        listed = await client.get(PAIRING)
-
-    assert (listed.status_code, kind(listed)) == (507, "not-written")
-
-
-@table(
-    ("method", "path"),
-    [
+async def test_the_administration_is_for_the_admin_token(tmp_path: Path) -> None:
+    """The API token looks, and the refusal says which token is needed."""
+    asked = (
         ("POST", f"{ACTS}/approve"),
         ("POST", f"{ACTS}/deny"),
         ("DELETE", f"{ACTS}/telegram/7"),
         ("POST", "/api/v1/admin/channels/telegram/check"),
         ("GET", LOG),
-    ],
-)
-async def test_the_administration_is_for_the_admin_token(
-    tmp_path: Path, method: str, path: str
-) -> None:
-    """The API token looks, and the refusal says which token is needed."""
+    )
     async with (
         open_http_gateway(tmp_path, server=SERVER) as gateway,
         gateway.client(token=USER) as user,
     ):
         reader = await gateway.token("reader", "read")
         limited = await gateway.token("limited", "operate", agents=("test",))
-        refused = await user.request(method, path, json={"code": "x"})
+        for method, path in asked:
+            refused = await user.request(method, path, json={"code": "x"})
+            assert (refused.status_code, kind(refused)) == (403, "insufficient-scope"), path
+            assert refused.json()["scope"] == "admin"
         looked = await user.get(PAIRING)
         async with gateway.client(token=reader) as client:
             read = await client.get(PAIRING)
         async with gateway.client(token=limited) as client:
             narrow = await client.get(PAIRING)
 
-    assert (refused.status_code, kind(refused)) == (403, "insufficient-scope")
-    assert refused.json()["scope"] == "admin"
     assert looked.status_code == 200
     assert (kind(read), kind(narrow)) == ("insufficient-scope", "limited-to-agents")
 

@@ -118,7 +118,10 @@ async def test_a_client_that_is_cancelled_before_the_answer_leaves() -> None:
 
 @table("begins", [False, True])
 async def test_what_the_application_raises_is_raised_here(*, begins: bool) -> None:
-    """Its traceback belongs into the log of the command; a person is told of a fault."""
+    """Its traceback belongs into the log of the command; a person is told of a fault.
+
+    One that ends without an answer is a lost connection: nobody waits for what does not come.
+    """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive
@@ -128,17 +131,12 @@ async def test_what_the_application_raises_is_raised_here(*, begins: bool) -> No
         msg = "a fault"
         raise ValueError(msg)
 
-    async with open_http(app) as http:
-        with pytest.raises(ValueError, match="a fault"):
-            await http.get("/")
-
-
-async def test_an_application_that_ends_without_an_answer_is_a_lost_connection() -> None:
-    """Nobody waits for ever for what does not come."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def silent(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer nothing."""
 
     async with open_http(app) as http:
+        with pytest.raises(ValueError, match="a fault"):
+            await http.get("/")
+    async with open_http(silent) as http:
         with pytest.raises(httpx2.RemoteProtocolError):
             await http.get("/")

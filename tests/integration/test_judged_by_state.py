@@ -550,13 +550,14 @@ async def test_what_may_run_stays_what_it_was(tmp_path: Path, way: str) -> None:
         assert not list(agent.files.rglob("RAN")), step
 
 
-async def test_an_owner_can_let_a_protected_file_be_written(tmp_path: Path) -> None:
-    """By its path; in mode restrict there is no other way."""
-    agent = judged(
-        tmp_path, "write:pyproject.toml", "write:.github/*", "builtin:*", mode="restrict"
+async def test_an_owner_can_let_a_protected_file_be_written_or_forbid_any(tmp_path: Path) -> None:
+    """By its path, and in mode restrict there is no other way; or whatever else is allowed."""
+    allowing = judged(
+        tmp_path / "1", "write:pyproject.toml", "write:.github/*", "builtin:*", mode="restrict"
     )
+    forbidding = judged(tmp_path / "2", "builtin:write_file", deny=["write:*.md"])
 
-    words = await agent.play(
+    words = await allowing.play(
         ("write", "pyproject.toml", ""),
         ("write", ".github/workflows/x.yml", ""),
         ("write", "sub/pyproject.toml", ""),
@@ -565,13 +566,8 @@ async def test_an_owner_can_let_a_protected_file_be_written(tmp_path: Path) -> N
     )
 
     assert words == ["allow", "allow", "deny", "deny", "allow"]
-
-
-async def test_an_owner_can_forbid_files(tmp_path: Path) -> None:
-    """Whatever else is allowed."""
-    agent = judged(tmp_path, "builtin:write_file", deny=["write:*.md"])
-
-    assert await agent.play(("write", "docs/x.md", ""), ("write", "x.txt", "")) == ["deny", "allow"]
+    words = await forbidding.play(("write", "docs/x.md", ""), ("write", "x.txt", ""))
+    assert words == ["deny", "allow"]
 
 
 async def test_a_path_that_leads_elsewhere_than_when_it_was_judged_is_not_written(
