@@ -155,35 +155,27 @@ async def test_nothing_of_a_page_reaches_what_is_closed() -> None:
 
 
 @needs_chromium
-async def test_tabs_are_bounded_and_dialogs_do_not_hold_it() -> None:
-    """A page that opens a hundred tabs, or asks for ever, must not stop the agent."""
-    page = """<script>for (let n = 0; n < 9; n++) window.open("/tab" + n);</script>
+async def test_what_a_conversation_opens_is_bounded_its_own_and_closed() -> None:
+    """A page that opens a hundred tabs, or asks for ever, must not stop the agent.
+
+    A person's cookies are nobody else's, and memory is not held for who went away.
+    """
+    clock = ManualClock()
+    tabs = """<script>for (let n = 0; n < 9; n++) window.open("/tab" + n);</script>
         <button onclick="alert('Really?'); for (let n = 0; n < 9; n++) window.open('/tab')">
         Go</button>"""
-    async with browsing() as (site, tool, browsers):
-        site.pages |= {"/": page, "/tab": "<h1>A tab</h1>"}
-        opened = await do(tool, "open", url=site.url(OWN))
+    cookies = """<h1></h1><script>const h = document.querySelector("h1");
+        h.textContent = document.cookie || "none"; document.cookie = "a=1"</script>"""
+    async with browsing(clock) as (site, tool, browsers):
+        site.pages |= {"/": cookies, "/tabs": tabs, "/tab": "<h1>A tab</h1>"}
+        opened = await do(tool, "open", url=site.url(OWN, "/tabs"))
         clicked = await do(tool, "click", ref=ref(opened, 'button "Go"'))
-        other = await do(tool, "tab", tab=2)
+        second = await do(tool, "tab", tab=2)
         first = await do(tool, "tab", tab=1)
         session = browsers.known(tool_context().session_id)
         assert session is not None
         count = len(session.pages)
 
-    assert count <= browsers_module.TABS_MOST
-    assert "Really?" in clicked.text + other.text + first.text
-    assert "a new tab was opened: tab 2" in opened.text + clicked.text
-    assert 'button "Go"' in first.text
-
-
-@needs_chromium
-async def test_conversations_share_nothing_and_idle_ones_are_closed() -> None:
-    """A person's cookies are nobody else's, and memory is not held for who went away."""
-    clock = ManualClock()
-    page = """<h1></h1><script>const h = document.querySelector("h1");
-        h.textContent = document.cookie || "none"; document.cookie = "a=1"</script>"""
-    async with browsing(clock) as (site, tool, browsers):
-        site.pages["/"] = page
         await do(tool, "open", url=site.url(OWN), session="ann")
         own = await do(tool, "open", url=site.url(OWN), session="ann")
         other = await do(tool, "open", url=site.url(OWN), session="bob")
@@ -193,6 +185,10 @@ async def test_conversations_share_nothing_and_idle_ones_are_closed() -> None:
         await browsers.close_idle()
         left = [name for name in ("ann", "bob") if browsers.known(name)]
 
+    assert count <= browsers_module.TABS_MOST
+    assert "Really?" in clicked.text + second.text + first.text
+    assert "a new tab was opened: tab 2" in opened.text + clicked.text
+    assert 'button "Go"' in first.text
     assert 'heading "a=1"' in own.text
     assert 'heading "none"' in other.text
     assert left == ["bob"]

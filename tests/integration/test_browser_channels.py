@@ -12,12 +12,10 @@ from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import open_http_gateway
 
 from everturn_channels.adapter import Person
-from everturn_gateway.config.settings import ServerConfig
 
 pytestmark = in_browser
 
 ANN, BOB = Person(id="7", name="Ann"), Person(id="8", name=HOSTILE)
-USER, ADMIN = "u" * 40, "a" * 40
 
 
 async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path, browser: Browser) -> None:
@@ -84,26 +82,3 @@ async def test_people_are_let_in_turned_away_and_taken_back(
     assert again is None
     assert not ran
     assert faults == []
-
-
-async def test_who_lets_in_shows_the_admin_token(tmp_path: Path, browser: Browser) -> None:
-    """The page asks for it, and then does what was wanted."""
-    server = ServerConfig(api_token=USER, admin_token=ADMIN)
-    async with (
-        open_http_gateway(tmp_path, server=server) as gateway,
-        looking(browser) as window,
-    ):
-        code = await gateway.pairing.ask("telegram", ANN)
-        page = await window.tab(console(gateway, "#/channels"))
-        await page.get_by_label("Token").fill(USER)
-        await page.keyboard.press("Enter")
-        await page.get_by_role("link", name="Channels").click()
-        asking = page.locator(".question", has_text=str(code))
-        await asking.get_by_role("button", name="Let in").click()
-        await page.get_by_label("Admin token", exact=True).fill(ADMIN)
-        await page.keyboard.press("Enter")
-        await asking.wait_for(state="detached")
-        is_in = await gateway.pairing.is_paired("telegram", ANN.id)
-        window.messages = [e for e in window.messages if "401" not in e and "403" not in e]
-
-    assert is_in

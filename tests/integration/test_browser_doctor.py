@@ -9,12 +9,10 @@ from support.browser import DESK, PHONE, faults_at, in_browser, looking, press_e
 from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import open_http_gateway
 
-from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.doctor.findings import Finding
 
 pytestmark = in_browser
 
-USER, ADMIN = "u" * 40, "a" * 40
 FOUND = (
     Finding(verdict="ok", subject="disk", text="12.0 GiB free"),
     Finding(verdict="note", subject="agent", text=HOSTILE),
@@ -45,22 +43,3 @@ async def test_what_is_found_stands_there_as_text(tmp_path: Path, browser: Brows
     assert faults == []
     assert not ran
     assert left == 1
-
-
-async def test_examining_asks_for_the_admin_token(tmp_path: Path, browser: Browser) -> None:
-    """And then does what was wanted, without being asked again."""
-    server = ServerConfig(api_token=USER, admin_token=ADMIN)
-    async with (
-        open_http_gateway(tmp_path, server=server) as gateway,
-        looking(browser) as window,
-    ):
-        gateway.findings = FOUND[:1]
-        page = await window.tab(console(gateway))
-        await page.get_by_label("Token").fill(USER)
-        await page.keyboard.press("Enter")
-        await page.get_by_role("link", name="Doctor").click()
-        await page.get_by_role("button", name="Examine").click()
-        await page.get_by_label("Admin token", exact=True).fill(ADMIN)
-        await page.keyboard.press("Enter")
-        await page.get_by_text("Everything is in order.").wait_for()
-        window.messages = [e for e in window.messages if "401" not in e and "403" not in e]

@@ -11,12 +11,10 @@ from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import open_http_gateway
 from support.logging_to import logging_to
 
-from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.logs import SecretRegistry
 
 pytestmark = in_browser
 
-USER, ADMIN = "u" * 40, "a" * 40
 own = logging.getLogger("everturn_gateway.test")
 
 
@@ -49,23 +47,3 @@ async def test_the_log_is_seen_as_it_is_written(tmp_path: Path, browser: Browser
     assert errors == 1
     assert not ran
     assert faults == []
-
-
-async def test_the_log_asks_for_the_admin_token(tmp_path: Path, browser: Browser) -> None:
-    """The view says what it needs, and shows the log when that is there."""
-    server = ServerConfig(api_token=USER, admin_token=ADMIN)
-    async with (
-        open_http_gateway(tmp_path, server=server) as gateway,
-        looking(browser) as window,
-    ):
-        with logging_to(gateway.recent_log, SecretRegistry()):
-            own.info("it begins")
-            page = await window.tab(console(gateway))
-            await page.get_by_label("Token").fill(USER)
-            await page.keyboard.press("Enter")
-            await page.get_by_role("link", name="Log", exact=True).click()
-            await page.get_by_role("button", name="Enter the admin token").click()
-            await page.get_by_label("Admin token", exact=True).fill(ADMIN)
-            await page.keyboard.press("Enter")
-            await page.get_by_text("it begins").wait_for()
-            window.messages = [each for each in window.messages if "401" not in each]
