@@ -175,8 +175,11 @@ def reply_to(event_id: str) -> Json:
 
 
 async def test_what_people_write_is_read_as_it_is_meant(tmp_path: Path) -> None:
-    """Replies with and without what older clients quote in them, threads, commands."""
-    async with open_world(tmp_path) as world, world.serving() as bot:
+    """Replies, threads, commands; and a change of it only by whoever wrote it."""
+    # Replies with and without what older clients quote in them, threads, commands.
+    folder = tmp_path / "read"
+    folder.mkdir()
+    async with open_world(folder) as world, world.serving() as bot:
         room, ann = world.room, world.ann
         first = await ann.write(room, "first")
         thread = {"m.relates_to": {"rel_type": "m.thread", "event_id": first}}
@@ -211,6 +214,25 @@ async def test_what_people_write_is_read_as_it_is_meant(tmp_path: Path) -> None:
     command = events[-1]
     assert isinstance(command, Command)
     assert (command.name, command.argument, command.is_typed) == ("search", "cats and dogs", True)
+
+    # Homeservers pass on a change by anybody.
+    folder = tmp_path / "changed"
+    folder.mkdir()
+    async with open_world(folder) as world, world.serving():
+        eve = world.person("eve")
+        room = await world.share_room(eve)
+        written = await world.ann.write(room, "at three")
+        change = {
+            "m.new_content": {"msgtype": "m.text", "body": "at four"},
+            "m.relates_to": {"rel_type": "m.replace", "event_id": written},
+        }
+        await eve.write(room, "* at four", **change)
+        await world.ann.write(room, "* at four", **change)
+        await world.ann.write(room, "end")
+        await world.heard("end")
+
+    edits = [e for e in world.handler.events if isinstance(e, Edit)]
+    assert [(e.id, e.text, e.sender.id) for e in edits] == [(written, "at four", world.ann.user)]
 
 
 async def test_in_a_group_the_bot_is_named_by_mentions(tmp_path: Path) -> None:
@@ -272,25 +294,6 @@ async def test_a_question_in_a_group_begins_a_thread_which_is_a_conversation(
     }
 
 
-async def test_a_change_counts_only_by_whoever_wrote_the_message(tmp_path: Path) -> None:
-    """Homeservers pass on a change by anybody."""
-    async with open_world(tmp_path) as world, world.serving():
-        eve = world.person("eve")
-        room = await world.share_room(eve)
-        written = await world.ann.write(room, "at three")
-        change = {
-            "m.new_content": {"msgtype": "m.text", "body": "at four"},
-            "m.relates_to": {"rel_type": "m.replace", "event_id": written},
-        }
-        await eve.write(room, "* at four", **change)
-        await world.ann.write(room, "* at four", **change)
-        await world.ann.write(room, "end")
-        await world.heard("end")
-
-    edits = [e for e in world.handler.events if isinstance(e, Edit)]
-    assert [(e.id, e.text, e.sender.id) for e in edits] == [(written, "at four", world.ann.user)]
-
-
 @table("is_encrypted", [False, True])
 async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
     """In encrypted rooms the homeserver sees neither the bytes nor the name."""
@@ -323,9 +326,12 @@ async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
 # --- what the bot says ---
 
 
-async def test_what_is_sent_twice_is_there_once(tmp_path: Path) -> None:
-    """Also where the answer was lost, as by a crash between sending and noting it."""
-    async with open_world(tmp_path) as world, world.serving() as bot:
+async def test_what_is_sent_or_changed_twice_is_there_once(tmp_path: Path) -> None:
+    """Also where the answer was lost; a change back to an earlier text is another."""
+    # Also where the answer was lost, as by a crash between sending and noting it.
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    async with open_world(folder) as world, world.serving() as bot:
         (payload,) = bot.render("**once**")
         message = Outbound(chat_id=world.room, payload=payload, nonce="n-1")
         world.api.cut("/send/", times=2)  # aiohttp makes such a request once more by itself
@@ -342,6 +348,18 @@ async def test_what_is_sent_twice_is_there_once(tmp_path: Path) -> None:
     assert [(c["body"], c["formatted_body"]) for c in said] == [
         ("**once**", "<p><strong>once</strong></p>")
     ]
+
+    # The same change twice is one; back to an earlier text it is another.
+    folder = tmp_path / "changed"
+    folder.mkdir()
+    async with open_world(folder) as world, world.serving() as bot:
+        states = [bot.render(text, is_plain=True)[0] for text in ("a", "b", "b", "a")]
+        name = await bot.send(Outbound(chat_id=world.room, payload=states[0], nonce="1"))
+        for state in states[1:]:
+            await bot.edit(world.room, "", name, state)
+        changes = [c["m.new_content"]["body"] for c in (await world.said())[1:]]
+
+    assert changes == ["b", "a"]
 
 
 async def test_what_stands_in_a_thread_is_shown_there(tmp_path: Path) -> None:
@@ -364,18 +382,6 @@ async def test_what_stands_in_a_thread_is_shown_there(tmp_path: Path) -> None:
         {**relation, "is_falling_back": False},
     ]
     assert all(c["m.mentions"] == {} for c in said)  # nobody is notified by what a text holds
-
-
-async def test_a_message_can_come_back_to_what_it_was(tmp_path: Path) -> None:
-    """The same change twice is one; back to an earlier text it is another."""
-    async with open_world(tmp_path) as world, world.serving() as bot:
-        states = [bot.render(text, is_plain=True)[0] for text in ("a", "b", "b", "a")]
-        name = await bot.send(Outbound(chat_id=world.room, payload=states[0], nonce="1"))
-        for state in states[1:]:
-            await bot.edit(world.room, "", name, state)
-        changes = [c["m.new_content"]["body"] for c in (await world.said())[1:]]
-
-    assert changes == ["b", "a"]
 
 
 @table("is_encrypted", [False, True])
@@ -476,8 +482,11 @@ async def test_failures_say_what_is_known(tmp_path: Path) -> None:
 
 
 async def test_a_login_that_is_not_known_needs_its_owner(tmp_path: Path) -> None:
-    """A homeserver that is away does not."""
-    async with open_world(tmp_path) as world:
+    """A homeserver that is away does not, nor is a token sent elsewhere."""
+    # A homeserver that is away does not.
+    folder = tmp_path / "unknown"
+    folder.mkdir()
+    async with open_world(folder) as world:
         for bot in (
             world.adapter(access_token="old"),  # noqa: S106 - of the double, as below
             world.adapter(user=world.bot.user, password="wrong"),  # noqa: S106
@@ -494,21 +503,10 @@ async def test_a_login_that_is_not_known_needs_its_owner(tmp_path: Path) -> None
         with pytest.raises(ConnectionLostError):
             await away.serve(world.handler)
 
-
-async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    """A homeserver must not have the bot ask this machine for something, with its token."""
-    async with open_world(tmp_path) as world:
-        elsewhere = web.HTTPTemporaryRedirect(f"{world.api.url}/_matrix/elsewhere")
-        world.api.redirects = {"/account/whoami": elsewhere}
-        with pytest.raises(ConnectionLostError, match="another address"):
-            await world.adapter().check()
-
-    assert not [path for _, path, _ in world.api.requests if path.endswith("/elsewhere")]
-
-
-async def test_a_token_that_is_taken_back_needs_its_owner(tmp_path: Path) -> None:
-    """While it serves."""
-    async with open_world(tmp_path) as world:
+    # While it serves.
+    folder = tmp_path / "taken"
+    folder.mkdir()
+    async with open_world(folder) as world:
         bot = world.adapter()
         with pytest.raises(ExceptionGroup) as raised:
             async with world.serving(bot):
@@ -518,6 +516,17 @@ async def test_a_token_that_is_taken_back_needs_its_owner(tmp_path: Path) -> Non
                 await anyio.sleep_forever()
 
     assert [type(each) for each in raised.value.exceptions] == [SetupError]
+
+    # A homeserver must not have the bot ask this machine for something, with its token.
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    async with open_world(folder) as world:
+        elsewhere = web.HTTPTemporaryRedirect(f"{world.api.url}/_matrix/elsewhere")
+        world.api.redirects = {"/account/whoami": elsewhere}
+        with pytest.raises(ConnectionLostError, match="another address"):
+            await world.adapter().check()
+
+    assert not [path for _, path, _ in world.api.requests if path.endswith("/elsewhere")]
 
 
 async def test_a_login_that_was_ended_is_made_anew_by_password(tmp_path: Path) -> None:
@@ -558,9 +567,12 @@ async def test_a_look_says_which_rooms_are_encrypted(tmp_path: Path) -> None:
 # --- rooms ---
 
 
-async def test_an_invitation_is_followed_and_what_came_with_it_is_read(tmp_path: Path) -> None:
-    """A first message is often written before the bot is in; what is older is not for it."""
-    async with open_world(tmp_path) as world:
+async def test_an_invitation_is_followed_where_a_person_is_welcome(tmp_path: Path) -> None:
+    """Others see that it is turned down."""
+    # A first message is often written before the bot is in; what is older is not for it.
+    folder = tmp_path / "followed"
+    folder.mkdir()
+    async with open_world(folder) as world:
         room = await world.ann.create_room()
         await world.ann.write(room, "old")
         async with world.serving():
@@ -574,10 +586,10 @@ async def test_an_invitation_is_followed_and_what_came_with_it_is_read(tmp_path:
 
     assert world.handler.texts(room) == ["hello", "there"]
 
-
-async def test_an_invitation_of_somebody_else_is_turned_down(tmp_path: Path) -> None:
-    """So that they see it."""
-    async with open_world(tmp_path) as world:
+    # So that they see it.
+    folder = tmp_path / "down"
+    folder.mkdir()
+    async with open_world(folder) as world:
         asked: list[tuple[str, str, bool]] = []
 
         async def welcomes(person: str, chat: str, *, is_direct: bool) -> bool:
@@ -628,9 +640,12 @@ async def test_a_room_that_takes_the_place_of_another_keeps_its_conversation(
     assert moves == [(world.room, new)]
 
 
-async def test_a_gap_of_many_messages_is_read_in_order(tmp_path: Path) -> None:
-    """More than a sync brings."""
-    async with open_world(tmp_path) as world:
+async def test_what_was_missed_is_read_in_order_and_by_time(tmp_path: Path) -> None:
+    """More than a sync brings, and where a homeserver was put back."""
+    # More than a sync brings.
+    folder = tmp_path / "gap"
+    folder.mkdir()
+    async with open_world(folder) as world:
         async with world.serving():
             await world.ann.write(world.room, "before")
             await world.heard("before")
@@ -641,10 +656,10 @@ async def test_a_gap_of_many_messages_is_read_in_order(tmp_path: Path) -> None:
 
     assert world.handler.texts() == ["before", *(f"missed {n}" for n in range(90))]
 
-
-async def test_a_homeserver_that_was_put_back_is_read_by_time(tmp_path: Path) -> None:
-    """It takes a token of a later time without a word, and tells nothing until then."""
-    async with open_world(tmp_path) as world:
+    # It takes a token of a later time without a word, and tells nothing until then.
+    folder = tmp_path / "back"
+    folder.mkdir()
+    async with open_world(folder) as world:
         async with world.serving():
             await world.ann.write(world.room, "kept")
             await world.heard("kept")

@@ -57,8 +57,9 @@ async def agent_with_login(folder: Path) -> AsyncGenerator[tuple[AuthServer, Mcp
             yield auth, world
 
 
-async def test_a_login_opens_the_server_for_the_agent(tmp_path: Path) -> None:
-    """Discovery, registration, a code with PKCE, a token; and its secrets are masked."""
+async def test_a_token_is_renewed_once_for_all_calls(tmp_path: Path) -> None:
+    """Each refresh token counts once: the second call that used it would end the login."""
+    # Discovery, registration, a code with PKCE, a token; and its secrets are masked.
     async with agent_with_login(tmp_path) as (auth, world):
         (token,) = auth.valid
 
@@ -66,10 +67,18 @@ async def test_a_login_opens_the_server_for_the_agent(tmp_path: Path) -> None:
         assert world.environment.secrets.mask(f"at {token}") == "at ***"
         assert len(auth.clients) == 1
 
+        # A server may take a token back, or its clock may be another.
+        auth.revoke_all()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(world.text, "web_pid")
 
-async def test_a_token_that_ends_is_renewed_once_for_all_calls(tmp_path: Path) -> None:
-    """Each refresh token counts once: the second call that used it would end the login."""
-    async with agent_with_login(tmp_path) as (auth, world):
+        assert auth.renewals == 1
+
+    # Each refresh token counts once: the second call that used it would end the login.
+    folder = tmp_path / "ended"
+    folder.mkdir()
+    async with agent_with_login(folder) as (auth, world):
         world.clock.advance(LASTS_S)
         auth.revoke_all()
         async with anyio.create_task_group() as tasks:
@@ -80,39 +89,54 @@ async def test_a_token_that_ends_is_renewed_once_for_all_calls(tmp_path: Path) -
         assert world.box.faults == ()
 
 
-async def test_a_token_that_is_refused_before_its_end_is_renewed(tmp_path: Path) -> None:
-    """A server may take a token back, or its clock may be another."""
-    async with agent_with_login(tmp_path) as (auth, world):
-        auth.revoke_all()
-        async with anyio.create_task_group() as tasks:
-            for _ in range(8):
-                tasks.start_soon(world.text, "web_pid")
-
-        assert auth.renewals == 1
-
-
-async def test_a_renewed_login_is_on_disk_before_it_is_used(tmp_path: Path) -> None:
-    """A gateway that is killed at any moment after it goes on with the token that holds."""
-    store = FileKeyedStore(tmp_path / "kept")
+async def test_a_renewed_login_is_kept_whatever_happens_meanwhile(tmp_path: Path) -> None:
+    """A kill right after it, or an authorization server that is down, ends no login."""
+    # A gateway that is killed at any moment after it goes on with the token that holds.
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    store = FileKeyedStore(folder / "kept")
     async with open_auth_server() as auth:
         await logged_in(auth, store)
-        async with open_world(tmp_path, at(auth), keyed=store) as world:
+        async with open_world(folder, at(auth), keyed=store) as world:
             auth.revoke_all()
             await world.text("web_pid")
-        (file,) = (tmp_path / "kept" / "mcp-logins").glob("*.json")
-        async with open_world(tmp_path, at(auth), keyed=FileKeyedStore(tmp_path / "kept")) as after:
+        (file,) = (folder / "kept" / "mcp-logins").glob("*.json")
+        async with open_world(folder, at(auth), keyed=FileKeyedStore(folder / "kept")) as after:
             assert await after.text("web_echo", text="still") == "still"
 
         assert auth.renewals == 1
         assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
 
+    # It is back in a minute; nobody should have to log in for that.
+    folder = tmp_path / "down"
+    folder.mkdir()
+    memory = MemoryKeyedStore()
+    async with open_auth_server() as auth:
+        login = await logged_in(auth, memory)
+        elsewhere = {**login.authorization, "token_endpoint": "http://127.0.0.1:9/token"}
+        logins = McpLogins(memory, ManualClock(), SecretRegistry())
+        await logins.keep(_with(login, elsewhere))
+        async with open_world(folder, at(auth), keyed=memory) as world:
+            auth.revoke_all()
+            why = await world.failure("web_pid")
+            await logins.keep(login)
+            await world.text("web_pid")
 
-async def test_a_login_that_is_over_names_what_helps_and_a_new_one_does(tmp_path: Path) -> None:
+        assert why.endswith(WANTS_LOGIN)
+        assert auth.renewals == 1
+
+
+async def test_a_login_that_is_over_or_missing_says_so_and_takes_a_new_one_at_once(
+    tmp_path: Path,
+) -> None:
     """Neither the gateway nor the server has to be started again."""
+    # Neither the gateway nor the server has to be started again.
+    folder = tmp_path / "over"
+    folder.mkdir()
     store = MemoryKeyedStore()
     async with open_auth_server() as auth:
         await logged_in(auth, store)
-        async with open_world(tmp_path, at(auth), keyed=store) as world:
+        async with open_world(folder, at(auth), keyed=store) as world:
             auth.revoke_all()
             auth.refresh.clear()
             why = await world.failure("web_echo", text="x")
@@ -125,13 +149,13 @@ async def test_a_login_that_is_over_names_what_helps_and_a_new_one_does(tmp_path
             assert said == "again"
             assert world.box.faults == ()
 
-
-async def test_a_server_without_a_login_says_so_and_takes_one_at_once(tmp_path: Path) -> None:
-    """A person who logs in does not wait for the minutes of a server that fails."""
+    # A person who logs in does not wait for the minutes of a server that fails.
+    folder = tmp_path / "missing"
+    folder.mkdir()
     store = MemoryKeyedStore()
     async with (
         open_auth_server() as auth,
-        open_world(tmp_path, at(auth), keyed=store) as world,
+        open_world(folder, at(auth), keyed=store) as world,
     ):
         await world.until_ended()
         faults = world.box.faults
@@ -148,30 +172,15 @@ async def test_a_server_without_a_login_says_so_and_takes_one_at_once(tmp_path: 
         assert await world.text("web_echo", text="now") == "now"
 
 
-async def test_an_authorization_server_that_is_down_does_not_end_a_login(tmp_path: Path) -> None:
-    """It is back in a minute; nobody should have to log in for that."""
-    store = MemoryKeyedStore()
-    async with open_auth_server() as auth:
-        login = await logged_in(auth, store)
-        elsewhere = {**login.authorization, "token_endpoint": "http://127.0.0.1:9/token"}
-        logins = McpLogins(store, ManualClock(), SecretRegistry())
-        await logins.keep(_with(login, elsewhere))
-        async with open_world(tmp_path, at(auth), keyed=store) as world:
-            auth.revoke_all()
-            why = await world.failure("web_pid")
-            await logins.keep(login)
-            await world.text("web_pid")
-
-        assert why.endswith(WANTS_LOGIN)
-        assert auth.renewals == 1
-
-
 def _with(login: McpLogin, authorization: dict[str, object]) -> McpLogin:
     return replace(login, authorization=authorization)
 
 
-async def test_a_client_that_an_operator_registered_is_used(tmp_path: Path) -> None:
-    """Many servers let nobody register himself; who tries is told what to set."""
+async def test_a_client_is_the_one_that_an_operator_registered_or_a_person_let_in(
+    tmp_path: Path,
+) -> None:
+    """Who may not register himself is told what to set; of a no nothing is kept."""
+    # Many servers let nobody register himself; who tries is told what to set.
     async with open_auth_server() as open_one:
         await logged_in(open_one, MemoryKeyedStore())
         (client,) = open_one.clients.values()
@@ -187,9 +196,7 @@ async def test_a_client_that_an_operator_registered_is_used(tmp_path: Path) -> N
 
             assert await world.text("web_echo", text="known") == "known"
 
-
-async def test_a_person_who_says_no_is_not_logged_in() -> None:
-    """The words are the server's; nothing is kept."""
+    # The words are the server's; nothing is kept.
     store = MemoryKeyedStore()
     async with open_auth_server() as auth:
         auth.says_no = True

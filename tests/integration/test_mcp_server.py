@@ -102,9 +102,12 @@ async def test_a_cancelled_request_stops_the_turn(tmp_path: Path, era: str) -> N
         assert await outcomes(gateway, session) == ["cancelled"]
 
 
-async def test_a_client_that_leaves_does_not_stop_the_turn(tmp_path: Path) -> None:
-    """What was accepted is finished, whoever is there to read it."""
-    async with open_http_gateway(tmp_path) as gateway:
+async def test_a_request_that_was_accepted_is_finished_once(tmp_path: Path) -> None:
+    """Whoever is there to read it, and however often it is sent."""
+    # What was accepted is finished, whoever is there to read it.
+    folder = tmp_path / "leaves"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway:
         gateway.provider.hold()
         session = await gateway.session()
         headers: dict[str, str] = {}
@@ -124,6 +127,20 @@ async def test_a_client_that_leaves_does_not_stop_the_turn(tmp_path: Path) -> No
 
         assert ended.status_code == 200
         assert await outcomes(gateway, session) == ["answered"]
+
+    # A line that broke before the answer came must not have the agent do things twice.
+    folder = tmp_path / "again"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway, gateway.client() as http:
+        begun = await http.post("/mcp", json=INITIALIZE, headers=BOTH)
+        headers = {"Mcp-Session-Id": begun.headers["mcp-session-id"], **BOTH}
+        call = {"name": "ask_test", "arguments": {"text": "once"}}
+        body = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": call}
+        first = await http.post("/mcp", json=body, headers=headers)
+        again = await http.post("/mcp", json=body, headers=headers)
+
+        assert len(gateway.provider.requests) == 1
+        assert _result(first) == _result(again)
 
 
 @table("era", ERAS)
@@ -187,10 +204,13 @@ async def test_a_question_without_an_answer_stays_open_for_others(tmp_path: Path
         assert "not allowed" in (await results(gateway, session))[0]
 
 
-async def test_a_caller_sees_and_does_what_its_token_allows(tmp_path: Path) -> None:
+async def test_a_caller_sees_does_and_is_asked_what_its_token_allows(tmp_path: Path) -> None:
     """The same rules as on every route; what is not the caller's is not there."""
+    # The same rules as on every route; what is not the caller's is not there.
+    folder = tmp_path / "sees"
+    folder.mkdir()
     person = Person()
-    async with shell_agent(tmp_path) as gateway:
+    async with shell_agent(folder) as gateway:
         ann = await gateway.token("ann", "talk", agents=("second",))
         bob = await gateway.token("bob", "read")
         gateway.provider.script += ["mine"]
@@ -221,11 +241,11 @@ async def test_a_caller_sees_and_does_what_its_token_allows(tmp_path: Path) -> N
         assert foreign.status_code == 403
         assert other.status_code == 404  # another one's session of the protocol
 
-
-async def test_a_person_is_not_asked_whose_answer_would_be_refused(tmp_path: Path) -> None:
-    """Without the scope `approve` the client is told that somebody else has to decide."""
+    # Without the scope `approve` the client is told that somebody else has to decide.
+    folder = tmp_path / "asked"
+    folder.mkdir()
     heard, person = Heard(), Person()
-    async with shell_agent(tmp_path) as gateway:
+    async with shell_agent(folder) as gateway:
         token = await gateway.token("ann", "talk")
         gateway.provider.script += [running("whoami"), "Done."]
 
@@ -280,20 +300,6 @@ async def test_bad_input_is_an_error_of_the_protocol(tmp_path: Path) -> None:
         assert (plain.status_code, without.status_code, put.status_code) == (400, 400, 405)
         assert put.headers["allow"] == "DELETE, GET, POST"
         assert said(await ask(client, "Still there?")) == "reply 1"
-
-
-async def test_a_request_that_is_sent_again_is_the_same_message(tmp_path: Path) -> None:
-    """A line that broke before the answer came must not have the agent do things twice."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as http:
-        begun = await http.post("/mcp", json=INITIALIZE, headers=BOTH)
-        headers = {"Mcp-Session-Id": begun.headers["mcp-session-id"], **BOTH}
-        call = {"name": "ask_test", "arguments": {"text": "once"}}
-        body = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": call}
-        first = await http.post("/mcp", json=body, headers=headers)
-        again = await http.post("/mcp", json=body, headers=headers)
-
-        assert len(gateway.provider.requests) == 1
-        assert _result(first) == _result(again)
 
 
 def _result(answer: httpx2.Response) -> str:

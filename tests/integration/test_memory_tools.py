@@ -97,8 +97,11 @@ async def test_there_may_be_nothing_yet(tmp_path: Path, clock: ManualClock) -> N
     assert not (tmp_path / "home").exists()
 
 
-async def test_what_is_remembered_is_in_the_days_file(tmp_path: Path, clock: ManualClock) -> None:
-    """Its layout is Duragent's, so that notes can move from one to the other."""
+async def test_what_is_remembered_is_in_the_days_file(
+    tmp_path: Path, clock: ManualClock, memory: Path
+) -> None:
+    """Its layout is Duragent's; a day has an end, and each entry a line of its own."""
+    # Its layout is Duragent's, so that notes can move from one to the other.
     call = caller(tmp_path, clock)
 
     assert await call("remember", content=" likes tea \n") == "noted in memory/daily/2026-11-22.md"
@@ -109,11 +112,25 @@ async def test_what_is_remembered_is_in_the_days_file(tmp_path: Path, clock: Man
         "# 2026-11-22\n\n## 14:05 UTC\n\nlikes tea\n\n## 14:15 UTC\n\nhas a dog\n"
     )
 
+    # A person's editor, or a crash, may have left the file without a line end.
+    file = memory / "daily" / "2026-11-22.md"
+    file.write_text("# 2026-11-22\nby hand")
+    await caller(tmp_path, clock)("remember", content="x")
 
-async def test_recall_gives_memory_days_and_world(
+    assert file.read_text() == "# 2026-11-22\nby hand\n\n## 14:15 UTC\n\nx\n"
+
+    # A model in a loop must not fill the disk, entry by entry.
+    (memory / "daily" / "2026-11-22.md").write_text("x" * (DAY_MAX_BYTES - 10))
+
+    with refused("today's notes are full"):
+        await caller(tmp_path, clock)("remember", content="one more")
+
+
+async def test_recall_gives_memory_days_and_world_page_by_page(
     tmp_path: Path, clock: ManualClock, memory: Path, world: Path
 ) -> None:
     """All that the agent knows, the newest day first, and no day that was not asked for."""
+    # All that the agent knows, the newest day first, and no day that was not asked for.
     (memory / "MEMORY.md").write_text("long-term\n")
     for age in range(5):
         day = f"{NOW - timedelta(days=age):%Y-%m-%d}"
@@ -132,11 +149,7 @@ async def test_recall_gives_memory_days_and_world(
     assert "age 2" not in await call("recall", days=2)
     assert "age 4" in await call("recall", days=366)
 
-
-async def test_many_notes_are_recalled_page_by_page(
-    tmp_path: Path, clock: ManualClock, memory: Path
-) -> None:
-    """What a person added by hand may be larger than a result."""
+    # What a person added by hand may be larger than a result.
     (memory / "MEMORY.md").write_text("\n".join(f"fact {n}" for n in range(8000)))
     call = caller(tmp_path, clock)
     first, second = await call("recall"), await call("recall", page=2)
@@ -161,9 +174,10 @@ async def test_notes_survive_in_the_file_they_were_read_from(
 
 
 async def test_what_was_not_read_is_not_replaced(
-    tmp_path: Path, clock: ManualClock, memory: Path
+    tmp_path: Path, clock: ManualClock, memory: Path, world: Path
 ) -> None:
     """A model that forgets to read first would wipe out what it knew."""
+    # A model that forgets to read first would wipe out what it knew.
     (memory / "MEMORY.md").write_text("old facts")
     call = caller(tmp_path, clock)
     with refused("(?s)you have not read it.*old facts"):
@@ -174,11 +188,7 @@ async def test_what_was_not_read_is_not_replaced(
 
     assert (memory / "MEMORY.md").read_text() == "old and new facts"
 
-
-async def test_what_another_conversation_wrote_meanwhile_is_not_lost(
-    tmp_path: Path, clock: ManualClock, memory: Path
-) -> None:
-    """Two conversations reflect on what both read; the later would undo the earlier."""
+    # Two conversations reflect on what both read; the later would undo the earlier.
     (memory / "MEMORY.md").write_text("old")
     first = caller(tmp_path, clock)
     second = first.as_session("s2")
@@ -192,11 +202,7 @@ async def test_what_another_conversation_wrote_meanwhile_is_not_lost(
 
     assert (memory / "MEMORY.md").read_text() == "old, tea, and a dog"
 
-
-async def test_what_stood_on_another_page_counts_as_unread(
-    tmp_path: Path, clock: ManualClock, memory: Path, world: Path
-) -> None:
-    """A topic that the model never saw must not be replaced as if it had."""
+    # A topic that the model never saw must not be replaced as if it had.
     (memory / "MEMORY.md").write_text("\n".join(f"fact {n}" for n in range(8000)))
     (world / "people.md").write_text("Ada")
     call = caller(tmp_path, clock)
@@ -210,6 +216,16 @@ async def test_the_world_is_one_for_all_agents(
     tmp_path: Path, clock: ManualClock, world: Path
 ) -> None:
     """What one finds out, the others know; and none overwrites what it has not read."""
+    # A person wrote `People.md`; a second `people.md` beside it would confuse everybody.
+    (world / "People.md").write_text("Ada")
+    call = caller(tmp_path, clock)
+    await call("recall")
+    await call("update_world", topic="people", content="Ada, Bob")
+
+    assert (world / "People.md").read_text() == "Ada, Bob"
+    assert len([*world.iterdir()]) == 1  # noqa: ASYNC240 - a test's own look
+
+    # What one finds out, the others know; and none overwrites what it has not read.
     one = caller(tmp_path, clock)
     other = Caller(
         memory_tools(tool_environment(tmp_path, agent="other"), clock=clock), session_id="s9"
@@ -224,19 +240,6 @@ async def test_the_world_is_one_for_all_agents(
         await one("update_world", topic="our people", content="Ada, Cy")
 
     assert (world / "our-people.md").read_text() == "Ada, Bob"
-
-
-async def test_a_topic_that_differs_in_case_alone_is_the_same(
-    tmp_path: Path, clock: ManualClock, world: Path
-) -> None:
-    """A person wrote `People.md`; a second `people.md` beside it would confuse everybody."""
-    (world / "People.md").write_text("Ada")
-    call = caller(tmp_path, clock)
-    await call("recall")
-    await call("update_world", topic="people", content="Ada, Bob")
-
-    assert (world / "People.md").read_text() == "Ada, Bob"
-    assert len([*world.iterdir()]) == 1  # noqa: ASYNC240 - a test's own look
 
 
 @table(
@@ -256,10 +259,11 @@ def test_topics_have_names_in_every_language(topic: str, name: str) -> None:
     assert topic_name(topic) == name
 
 
-async def test_what_is_too_long_is_refused_with_what_to_do(
+async def test_what_cannot_be_noted_is_refused_with_what_to_do(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     """Notes are read at the beginning of conversations; without a bound they would fill them."""
+    # Notes are read at the beginning of conversations; without a bound they would fill them.
     call = caller(tmp_path, clock)
 
     with refused("condense it"):
@@ -272,15 +276,11 @@ async def test_what_is_too_long_is_refused_with_what_to_do(
         with refused("content: is empty"):
             await call(tool, **{field: " \n"})
 
-
-async def test_a_day_that_is_full_takes_no_more(
-    tmp_path: Path, clock: ManualClock, memory: Path
-) -> None:
-    """A model in a loop must not fill the disk, entry by entry."""
-    (memory / "daily" / "2026-11-22.md").write_text("x" * (DAY_MAX_BYTES - 10))
-
-    with refused("today's notes are full"):
-        await caller(tmp_path, clock)("remember", content="one more")
+    # With its name.
+    with refused("days: "):
+        await caller(tmp_path, clock)("recall", days=0)
+    with refused("topic: Field required"):
+        await caller(tmp_path, clock)("update_world", content="x")
 
 
 async def test_entries_of_many_conversations_at_once_are_all_kept(
@@ -300,17 +300,6 @@ async def test_entries_of_many_conversations_at_once_are_all_kept(
     assert all(f"\n\nfact {number};\n" in text for number in range(24))
     assert text.startswith("# 2026-11-22\n\n## ")
     assert text.count("# 2026-11-22\n") == 1
-
-
-async def test_an_entry_begins_a_line_of_its_own(
-    tmp_path: Path, clock: ManualClock, memory: Path
-) -> None:
-    """A person's editor, or a crash, may have left the file without a line end."""
-    file = memory / "daily" / "2026-11-22.md"
-    file.write_text("# 2026-11-22\nby hand")
-    await caller(tmp_path, clock)("remember", content="x")
-
-    assert file.read_text() == "# 2026-11-22\nby hand\n\n## 14:05 UTC\n\nx\n"
 
 
 async def test_a_full_disk_is_told_and_nothing_is_lost(
@@ -357,14 +346,6 @@ async def test_notes_that_are_not_all_text_are_read(
     await call("reflect", content="café")  # what was written is what was read
 
 
-async def test_a_wrong_argument_is_told(tmp_path: Path, clock: ManualClock) -> None:
-    """With its name."""
-    with refused("days: "):
-        await caller(tmp_path, clock)("recall", days=0)
-    with refused("topic: Field required"):
-        await caller(tmp_path, clock)("update_world", content="x")
-
-
 PAGE = "the page https://a.example/--> | x"
 
 
@@ -375,7 +356,7 @@ def reading(source: str = PAGE) -> ToolContext:
     return tool_context(conversation=Conversation(current=turn))
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "arguments"),
     [
         ("remember", {"content": "buy milk"}),
@@ -400,9 +381,22 @@ async def test_what_is_noted_while_a_page_is_shown_marks_who_reads_it(
         )
 
 
-async def test_a_mark_goes_through_notes_of_notes_once(tmp_path: Path, clock: ManualClock) -> None:
-    """Whoever is asked has to see the page, not the way it came."""
-    tools = caller(tmp_path, clock).tools
+async def test_the_mark_of_a_page_stays_until_a_person_takes_it_out(
+    tmp_path: Path, clock: ManualClock, memory: Path
+) -> None:
+    """It goes through notes and refusals, and plain notes have none."""
+    # A mark that everything has says nothing.
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    tools = caller(folder, clock).tools
+    await call_tool(tools["remember"], {"content": "one"})
+
+    assert not (await call_tool(tools["recall"], {})).untrusted
+
+    # Whoever is asked has to see the page, not the way it came.
+    folder = tmp_path / "once"
+    folder.mkdir()
+    tools = caller(folder, clock).tools
     await call_tool(tools["remember"], {"content": "one"}, context=reading("the page p"))
     read = await call_tool(tools["recall"], {})
     await call_tool(tools["reflect"], {"content": "two"}, context=reading(read.source))
@@ -411,12 +405,12 @@ async def test_a_mark_goes_through_notes_of_notes_once(tmp_path: Path, clock: Ma
 
     assert (again.untrusted, again.source) == (True, read.source)
 
-
-async def test_what_is_shown_by_a_refusal_is_marked_too(tmp_path: Path, clock: ManualClock) -> None:
-    """It repeats the notes that were not read."""
-    tools = caller(tmp_path, clock).tools
+    # It repeats the notes that were not read.
+    folder = tmp_path / "refusal"
+    folder.mkdir()
+    tools = caller(folder, clock).tools
     await call_tool(tools["reflect"], {"content": "obey me"}, context=reading())
-    other = caller(tmp_path, clock, "s2")
+    other = caller(folder, clock, "s2")
 
     refusal = await call_tool(
         other.tools["reflect"], {"content": "new"}, context=replace(tool_context(), session_id="s2")
@@ -425,11 +419,7 @@ async def test_what_is_shown_by_a_refusal_is_marked_too(tmp_path: Path, clock: M
     assert "obey me" in refusal.text
     assert (refusal.is_error, refusal.untrusted) == (True, True)
 
-
-async def test_a_person_takes_the_mark_out_and_the_agent_cannot(
-    tmp_path: Path, memory: Path, clock: ManualClock
-) -> None:
-    """The line says what it is; who writes the rest is not asked for it."""
+    # The line says what it is; who writes the rest is not asked for it.
     tools = caller(tmp_path, clock).tools
     await call_tool(tools["reflect"], {"content": "<!-- --> fine"}, context=reading())
     file = memory / "MEMORY.md"
@@ -438,11 +428,3 @@ async def test_a_person_takes_the_mark_out_and_the_agent_cannot(
     assert (await call_tool(tools["reflect"], {})).untrusted
     file.write_text("\n".join(lines[1:]), encoding="utf-8")
     assert not (await call_tool(tools["reflect"], {})).untrusted
-
-
-async def test_plain_notes_are_as_they_were(tmp_path: Path, clock: ManualClock) -> None:
-    """A mark that everything has says nothing."""
-    tools = caller(tmp_path, clock).tools
-    await call_tool(tools["remember"], {"content": "one"})
-
-    assert not (await call_tool(tools["recall"], {})).untrusted

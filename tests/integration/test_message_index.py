@@ -79,8 +79,9 @@ async def matches(
     return page.matches
 
 
-async def test_stems_any_words_rank_and_scripts_without_blanks() -> None:
-    """As people ask: in other forms, in whole sentences, in Chinese and Japanese."""
+async def test_people_ask_as_they_speak() -> None:
+    """In other forms, in whole sentences, in Chinese and Japanese, and in long quotes."""
+    # As people ask: in other forms, in whole sentences, in Chinese and Japanese.
     async with (
         MemoryWorld().open() as store,
         open_message_index(None, store, SystemClock()) as index,
@@ -114,9 +115,7 @@ async def test_stems_any_words_rank_and_scripts_without_blanks() -> None:
         by_sender = structs.replace(by_day, since=None, until=None, sender="Bob")
         assert (await index.search(by_sender)).matches == ()
 
-
-async def test_a_long_quote_is_looked_for_by_its_first_words() -> None:
-    """One of a thousand same characters, in a paste of them, would hold the index for a minute."""
+    # One of a thousand same characters, in a paste of them, would hold the index for a minute.
     line = " ".join(f"word{number}" for number in range(60))
     async with (
         MemoryWorld().open() as store,
@@ -153,10 +152,9 @@ async def test_words_that_too_many_messages_have_are_left_out_where_that_is_aske
         assert await rare("red", SearchPlace(session_id="20260507T120000009-00000009")) == []
 
 
-async def test_a_question_in_another_language_than_the_log_finds_names_and_says_what_to_try() -> (
-    None
-):
-    """Words of the question that are the same in both still find it; else the answer says so."""
+async def test_what_is_found_answers_the_question() -> None:
+    """Names in another language, and never the question itself."""
+    # Words of the question that are the same in both still find it; else the answer says so.
     async with MemoryWorld().open() as store:
         await write(store, ONE, "The deposit for the Lisbon flat is 1,250 euros")
         found = await ask(store, '{"search": "Wie hoch war die Kaution in Lisbon?"}')
@@ -164,6 +162,19 @@ async def test_a_question_in_another_language_than_the_log_finds_names_and_says_
 
     assert "1,250 euros" in found
     assert "also in the language in which it was said" in nothing
+
+    # It holds all of its own words, and would stand before every answer.
+    async with MemoryWorld().open() as store:
+        await write(store, ONE, "the needle is in the haystack", "where is the needle?")
+        question = UserMessage(text="where is the needle?", seq=3)
+        turn = OpenTurn(number=2, users=(question,), started_at=AT)
+        call = ToolCall(call_id="r", name="recall_context", arguments='{"search": "the needle"}')
+        context = ToolContext(session_id=ONE, key=PRIVATE, store=store)
+        running = structs.replace(context, conversation=Conversation(current=turn))
+        found = str(await RecallContext().run(call, running))
+
+    assert "in the haystack" in found
+    assert "where is" not in found
 
 
 async def test_a_damaged_index_is_made_anew_from_the_logs_and_said(
@@ -336,7 +347,8 @@ async def test_what_another_said_in_private_is_never_shown() -> None:
 
 
 async def test_who_is_given_a_session_is_told_nothing_of_others_by_its_agent() -> None:
-    """Whoever began it may have it search all that was said to the agent; not before a guest."""
+    """Nor by a delegate that it sends."""
+    # Whoever began it may have it search all that was said to the agent; not before a guest.
     async with (
         MemoryWorld().open() as store,
         open_message_index(None, store, SystemClock()) as index,
@@ -357,9 +369,7 @@ async def test_who_is_given_a_session_is_told_nothing_of_others_by_its_agent() -
                 call = ToolCall(call_id="r", name="recall_context", arguments=by_id)
                 await recall.run(call, shared)
 
-
-async def test_nor_by_a_delegate_that_its_agent_sends() -> None:
-    """What a delegate finds goes back to all who see the session that it works for."""
+    # What a delegate finds goes back to all who see the session that it works for.
     async with (
         MemoryWorld().open() as store,
         open_message_index(None, store, SystemClock()) as index,
@@ -377,21 +387,6 @@ async def test_nor_by_a_delegate_that_its_agent_sends() -> None:
         given = SessionShared(principal="bob", by="ann")
         await store.append(TWO, [Event(seq=3, at=AT, body=given)], expected_seq=2)
         assert "1234" not in str(await recall.run(call, context))
-
-
-async def test_the_question_itself_is_not_among_what_is_found() -> None:
-    """It holds all of its own words, and would stand before every answer."""
-    async with MemoryWorld().open() as store:
-        await write(store, ONE, "the needle is in the haystack", "where is the needle?")
-        question = UserMessage(text="where is the needle?", seq=3)
-        turn = OpenTurn(number=2, users=(question,), started_at=AT)
-        call = ToolCall(call_id="r", name="recall_context", arguments='{"search": "the needle"}')
-        context = ToolContext(session_id=ONE, key=PRIVATE, store=store)
-        running = structs.replace(context, conversation=Conversation(current=turn))
-        found = str(await RecallContext().run(call, running))
-
-    assert "in the haystack" in found
-    assert "where is" not in found
 
 
 def linked(index: StoreMessageIndex) -> ServiceLink:

@@ -60,21 +60,6 @@ async def test_a_chosen_model_survives_power_loss_forks_and_ends_with_the_sessio
     assert "large" not in own.model
 
 
-async def test_a_model_that_cannot_be_used_is_not_chosen(tmp_path: Path) -> None:
-    """It is refused when it is chosen, with the reason and the way back."""
-    async with feeding(tmp_path, owners=[OWNER]) as fed:
-        await fed.say("hello", chat=ADA_DM, sender=ADA)
-        await fed.until_idle("1")
-        refused = await fed.command("model", "missing", chat=ADA_DM, sender=ADA)
-        nobody = await fed.command("model", "nope", chat=ADA_DM, sender=ADA)
-        state = await fed.state("1")
-
-    assert "test/missing cannot be used: it is missing" in refused
-    assert nobody == "There is no model 'nope'."
-    assert state is not None
-    assert state.model is None
-
-
 async def test_a_chosen_model_that_is_gone_is_told_of_and_left_by_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,9 +87,14 @@ async def test_a_chosen_model_that_is_gone_is_told_of_and_left_by_its_owner(
     assert (state.model, state.turns) == (None, 2)
 
 
-async def test_models_are_suggested_to_owners_alone(tmp_path: Path) -> None:
-    """They are those of all agents; whoever only talks with one learns of none."""
-    async with feeding(tmp_path, owners=[OWNER]) as fed:
+async def test_models_are_offered_to_owners_alone_and_chosen_where_they_can_be_used(
+    tmp_path: Path,
+) -> None:
+    """A refusal has the reason and the way back."""
+    # They are those of all agents; whoever only talks with one learns of none.
+    folder = tmp_path / "offered"
+    folder.mkdir()
+    async with feeding(folder, owners=[OWNER]) as fed:
         handler = await fed.adapter.handler()
         found = [
             await handler.suggestions(
@@ -122,6 +112,21 @@ async def test_models_are_suggested_to_owners_alone(tmp_path: Path) -> None:
         ]
 
     assert found == [["test/large"], []]
+
+    # It is refused when it is chosen, with the reason and the way back.
+    folder = tmp_path / "refused"
+    folder.mkdir()
+    async with feeding(folder, owners=[OWNER]) as fed:
+        await fed.say("hello", chat=ADA_DM, sender=ADA)
+        await fed.until_idle("1")
+        refused = await fed.command("model", "missing", chat=ADA_DM, sender=ADA)
+        nobody = await fed.command("model", "nope", chat=ADA_DM, sender=ADA)
+        state = await fed.state("1")
+
+    assert "test/missing cannot be used: it is missing" in refused
+    assert nobody == "There is no model 'nope'."
+    assert state is not None
+    assert state.model is None
 
 
 async def test_an_owner_chooses_by_name_and_by_button_and_others_only_look(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def image(data: bytes = PNG) -> Upload:
     return Upload(data=data, media_type="image/png", file_name="image-1.png")
 
 
-@pytest.mark.parametrize("text", ["Here it is.", ""])
+@table("text", ["Here it is.", ""])
 async def test_an_image_is_sent_once_and_told_in_words(text: str) -> None:
     """People get the picture itself; the model reads that it made one, after a restart as well."""
     disk, provider = MemoryDisk(), ScriptedProvider(Reply(text=text, images=(image(),)))
@@ -177,6 +177,7 @@ def test_what_cannot_be_used_is_told_and_costs_nothing_else(
 
 def test_many_and_large_images_have_bounds_that_are_told() -> None:
     """A list of them holds the loop up no longer than to parse it, and memory is not filled."""
+    # A list of them holds the loop up no longer than to parse it, and memory is not filled.
     empty, large = [at("")] * 90_000, "A" * (IMAGES_LIMIT_CHARS - 4)
     many = read(ReplyReader, chat(at(ADDRESS), *empty), *GOOD[ReplyReader])
     apart = [chat(at(f"{n:04}")) for n in range(101)]
@@ -188,17 +189,15 @@ def test_many_and_large_images_have_bounds_that_are_told() -> None:
     assert several.lost_images == ("2 more than 100 were not looked at",)
     assert two.lost_images == ("the images of one reply may have 32 MiB as base64",)
 
+    # Those that come again, and are not kept, are read all the same.
+    chunk, piece = chat(at("A" * 1_000_000)), "its images do not end"
+    with pytest.raises(ModelTransientError, match=piece):
+        read(ReplyReader, *[chunk] * 200)
+
 
 def stream(*events: object) -> Answer:
     """Return these events as the stream that a server sends."""
     return Answer(body=b"".join(b"data: %b\n\n" % orjson.dumps(each) for each in events))
-
-
-def test_images_without_end_end() -> None:
-    """Those that come again, and are not kept, are read all the same."""
-    chunk, piece = chat(at("A" * 1_000_000)), "its images do not end"
-    with pytest.raises(ModelTransientError, match=piece):
-        read(ReplyReader, *[chunk] * 200)
 
 
 def test_a_model_is_asked_for_images_where_its_agent_says_so() -> None:

@@ -51,8 +51,9 @@ async def window(test: TestService, done: TurnResult) -> int:
     return (await test.service.reader.context(done.session_id)).window_tokens
 
 
-async def test_a_limit_lowers_a_guess_for_a_day() -> None:
+async def test_what_one_refusal_taught_holds_for_a_day_and_not_against_answers() -> None:
     """The day after, the model may be asked for more; a new refusal would be learnt anew."""
+    # The day after, the model may be asked for more; a new refusal would be learnt anew.
     provider, clock = ScriptedProvider("one", refusal(), "two"), ManualClock()
     async with open_test_service(provider=provider, spec=spec(), clock=clock) as test:
         await say(test, "one")
@@ -62,6 +63,38 @@ async def test_a_limit_lowers_a_guess_for_a_day() -> None:
         later = await window(test, done)
 
     assert (done.outcome, observed, later) == ("answered", NAMED, 128_000)
+
+    # A router sends one request in a thousand to a smaller machine.
+
+    def large(text: str) -> Reply:
+        return Reply(text=text, usage=Usage(input_tokens=20_000, output_tokens=5))
+
+    provider = ScriptedProvider(large("one"), refusal(), large("two"), refusal(), large("three"))
+    async with open_test_service(provider=provider, spec=spec()) as test:
+        await say(test, "one" * 20_000)
+        await say(test, "two" * 20_000)
+        done = await say(test, "three" * 20_000)
+        stays = await window(test, done)
+
+    assert (done.text, stays) == ("three", 128_000)
+
+    # A server that is started anew with its parser gives an agent its tools back.
+    provider, clock = ScriptedProvider(ToolsRefusedError("no tools")), ManualClock()
+    model_statistics = InMemoryModelStatistics(clock.now)
+    async with open_test_service(
+        provider=provider,
+        spec=spec(),
+        model_statistics=model_statistics,
+        clock=clock,
+        tools=by_name(Deed("page")),
+    ) as test:
+        await say(test, "one")
+        await say(test, "two")
+        clock.advance(DAY_S)
+        await say(test, "three")
+
+    assert [len(request.tools) for request in provider.requests] == [1, 0, 0, 1]
+    assert model_statistics.of(spec().model).no_tools is None  # it took them
 
 
 async def test_an_explicit_window_stands_until_it_is_refused_twice() -> None:
@@ -177,39 +210,3 @@ async def test_where_the_provider_refuses_it_again_the_error_says_all_of_it() ->
     assert "system prompt" in failed.error
     assert "the window counts as 8,192 tokens, not 128,000" in failed.error
     assert "`everturn model forget scripted/scripted`" in failed.error
-
-
-async def test_one_odd_refusal_after_larger_answers_is_not_believed() -> None:
-    """A router sends one request in a thousand to a smaller machine."""
-
-    def large(text: str) -> Reply:
-        return Reply(text=text, usage=Usage(input_tokens=20_000, output_tokens=5))
-
-    provider = ScriptedProvider(large("one"), refusal(), large("two"), refusal(), large("three"))
-    async with open_test_service(provider=provider, spec=spec()) as test:
-        await say(test, "one" * 20_000)
-        await say(test, "two" * 20_000)
-        done = await say(test, "three" * 20_000)
-        stays = await window(test, done)
-
-    assert (done.text, stays) == ("three", 128_000)
-
-
-async def test_refused_tools_are_offered_again_the_next_day() -> None:
-    """A server that is started anew with its parser gives an agent its tools back."""
-    provider, clock = ScriptedProvider(ToolsRefusedError("no tools")), ManualClock()
-    model_statistics = InMemoryModelStatistics(clock.now)
-    async with open_test_service(
-        provider=provider,
-        spec=spec(),
-        model_statistics=model_statistics,
-        clock=clock,
-        tools=by_name(Deed("page")),
-    ) as test:
-        await say(test, "one")
-        await say(test, "two")
-        clock.advance(DAY_S)
-        await say(test, "three")
-
-    assert [len(request.tools) for request in provider.requests] == [1, 0, 0, 1]
-    assert model_statistics.of(spec().model).no_tools is None  # it took them

@@ -181,10 +181,25 @@ async def test_calls_without_ids_get_ids_that_stay() -> None:
     assert all(call_id.startswith("call_") for call_id in ids)
 
 
-async def test_a_request_that_an_old_version_cut_all_the_same_is_warned_about_once(
+async def test_a_window_that_is_full_or_too_small_is_no_finished_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The agent has forgotten its beginning; its owner has to know why, and not with every turn."""
+    """The turn, or the owner, learns it."""
+    # It must not look as if the model had finished.
+    async with open_model_api() as api, open_kind(OLLAMA, api) as adapter:
+        api.script(Answer(text="So", finish_reason="length"))
+
+        assert (await adapter.complete(request(), ignore)).stop_reason == "length"
+
+    # The turn makes the request shorter and remembers how much fits.
+    async with open_model_api() as api, open_kind(OLLAMA, api) as adapter:
+        api.script(OLLAMA.overflow)
+        with pytest.raises(ContextOverflowError, match="exceeds the available context") as raised:
+            await adapter.complete(request(), ignore)
+
+    assert raised.value.window_tokens == 4096
+
+    # The agent has forgotten its beginning; its owner has to know why, and not with every turn.
     async with open_model_api() as api, open_kind(OLLAMA, api, context_window=512) as adapter:
         api.script(*(Answer(text="Hm.", input_tokens=tokens) for tokens in (511, 512, 512)))
         with caplog.at_level(logging.WARNING):
@@ -194,24 +209,6 @@ async def test_a_request_that_an_old_version_cut_all_the_same_is_warned_about_on
     (record,) = caplog.records
     assert record.message.startswith("model was sent more than its window")
     assert record.__dict__["window_tokens"] == 512
-
-
-async def test_a_full_window_ends_the_reply_as_cut_off() -> None:
-    """It must not look as if the model had finished."""
-    async with open_model_api() as api, open_kind(OLLAMA, api) as adapter:
-        api.script(Answer(text="So", finish_reason="length"))
-
-        assert (await adapter.complete(request(), ignore)).stop_reason == "length"
-
-
-async def test_what_its_window_cannot_hold_is_refused_with_the_window() -> None:
-    """The turn makes the request shorter and remembers how much fits."""
-    async with open_model_api() as api, open_kind(OLLAMA, api) as adapter:
-        api.script(OLLAMA.overflow)
-        with pytest.raises(ContextOverflowError, match="exceeds the available context") as raised:
-            await adapter.complete(request(), ignore)
-
-    assert raised.value.window_tokens == 4096
 
 
 async def test_under_v1_its_other_api_is_spoken() -> None:

@@ -89,9 +89,12 @@ async def test_it_does_not_run(tmp_path: Path, word: str) -> None:
 
 
 async def test_only_who_may_is_asked_and_answers(tmp_path: Path) -> None:
-    """Without the scope a word changes nothing, and the question does not ask for one."""
+    """Without the scope, or by a policy that names others, a word changes nothing."""
+    # Without the scope a word changes nothing, and the question does not ask for one.
+    folder = tmp_path / "scope"
+    folder.mkdir()
     server = ServerConfig(require_token=True)
-    async with shell_agent(tmp_path, server=server) as gateway:
+    async with shell_agent(folder, server=server) as gateway:
         gateway.provider.script += [running("true")]
         talks = await gateway.token("ann", "talk")
         async with client_of(gateway, key=talks) as client:
@@ -105,11 +108,11 @@ async def test_only_who_may_is_asked_and_answers(tmp_path: Path) -> None:
     assert "everturn approve" in refused.value.message
     assert [each.call_id for each in state.open_approvals] == ["c1"]
 
-
-async def test_a_policy_says_who_may(tmp_path: Path) -> None:
-    """The scope alone is not enough where the policy names others."""
+    # The scope alone is not enough where the policy names others.
+    folder = tmp_path / "policy"
+    folder.mkdir()
     server = ServerConfig(require_token=True)
-    async with shell_agent(tmp_path, server=server, approvers=["bob"]) as gateway:
+    async with shell_agent(folder, server=server, approvers=["bob"]) as gateway:
         gateway.provider.script += [running("true"), "done"]
         ann = await gateway.token("ann", "talk", "approve")
         async with client_of(gateway, key=ann) as client:
@@ -202,9 +205,12 @@ async def test_who_waits_for_a_whole_answer_is_asked(tmp_path: Path, named: str)
     assert said[1] == "It says hi."
 
 
-async def test_the_time_to_wait_passes(tmp_path: Path) -> None:
-    """Nobody else answers meanwhile; the turn waits on behind the answer."""
-    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+async def test_the_time_to_wait_passes_or_somebody_else_answers_in_it(tmp_path: Path) -> None:
+    """Then the answer is the agent's, as if nobody had been asked; else the turn waits on."""
+    # Nobody else answers meanwhile; the turn waits on behind the answer.
+    folder = tmp_path / "passes"
+    folder.mkdir()
+    async with shell_agent(folder) as gateway, client_of(gateway) as client:
         waits_for(gateway, 1e-9)
         gateway.provider.script += [running("echo hi")]
         answer = await client.chat.completions.create(
@@ -215,11 +221,11 @@ async def test_the_time_to_wait_passes(tmp_path: Path) -> None:
     assert "May bash run?" in (answer.choices[0].message.content or "")
     assert [each.call_id for each in state.open_approvals] == ["c1"]
 
-
-async def test_somebody_else_answers_in_time(tmp_path: Path) -> None:
-    """Then the answer is the agent's, as if nobody had been asked."""
+    # Then the answer is the agent's, as if nobody had been asked.
+    folder = tmp_path / "answers"
+    folder.mkdir()
     answers: list[str | None] = []
-    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+    async with shell_agent(folder) as gateway, client_of(gateway) as client:
         waits_for(gateway, 3600)
         gateway.provider.script += ["hello", running("echo hi"), "It says hi."]
 

@@ -31,26 +31,35 @@ async def goes_on(gateway: HttpGateway, client: openai.AsyncOpenAI, model: str, 
     assert len(gateway.provider.requests[-1].messages) == said
 
 
-async def test_a_tool_with_the_name_of_the_agents_own(tmp_path: Path) -> None:
-    """Nobody could tell whose it is that the model calls."""
-    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+async def test_a_field_that_nobody_could_use_is_named(tmp_path: Path) -> None:
+    """Nobody could tell which tool the model calls, or which chat is meant."""
+    # Nobody could tell which of them is called.
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+        with pytest.raises(openai.BadRequestError, match="2 tools have the name 'a'") as caught:
+            await client.chat.completions.create(
+                model="test", messages=HI, tools=[tool("b"), tool("a"), tool("a")]
+            )
+
+        assert caught.value.param == "tools"
+
+        # The header at fault is named.
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.chat.completions.create(
+                model="test", messages=HI, extra_headers={"X-OpenWebUI-Chat-Id": "x" * 257}
+            )
+
+        assert caught.value.param == "X-OpenWebUI-Chat-Id"
+
+    # Nobody could tell whose it is that the model calls.
+    folder = tmp_path / "own"
+    folder.mkdir()
+    async with shell_agent(folder) as gateway, client_of(gateway) as client:
         await goes_on(gateway, client, "second", said=1)
         with pytest.raises(openai.BadRequestError, match="'bash' of its own") as caught:
             await client.chat.completions.create(
                 model="second", messages=HI, tools=[tool("bash")], extra_headers=CHAT
             )
         await goes_on(gateway, client, "second", said=3)
-
-    assert caught.value.param == "tools"
-
-
-async def test_two_tools_of_one_name(tmp_path: Path) -> None:
-    """Nobody could tell which of them is called."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        with pytest.raises(openai.BadRequestError, match="2 tools have the name 'a'") as caught:
-            await client.chat.completions.create(
-                model="test", messages=HI, tools=[tool("b"), tool("a"), tool("a")]
-            )
 
     assert caught.value.param == "tools"
 
@@ -97,8 +106,9 @@ async def test_a_form_that_no_answer_has(tmp_path: Path) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
-async def test_a_response_of_somebody_else(tmp_path: Path) -> None:
-    """It is answered like one that is not there, newest or not."""
+async def test_a_response_that_is_gone_or_somebody_elses_is_not_followed(tmp_path: Path) -> None:
+    """One's own can still be read."""
+    # It is answered like one that is not there, newest or not.
     server = ServerConfig(require_token=True)
     async with open_http_gateway(tmp_path, server=server) as gateway:
         ann, ben = [await gateway.token(name, "talk") for name in ("ann", "ben")]
@@ -119,10 +129,10 @@ async def test_a_response_of_somebody_else(tmp_path: Path) -> None:
 
     assert [m.text for m in gateway.provider.requests[-1].messages][::2] == ["a", "b", "c"]
 
-
-async def test_a_response_of_a_session_that_ended(tmp_path: Path) -> None:
-    """It can still be read, and is not followed."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+    # It can still be read, and is not followed.
+    folder = tmp_path / "ended"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway, client_of(gateway) as client:
         one = await client.responses.create(model="test", input="a")
         (session,) = await gateway.service.reader.sessions(after="", limit=2)
         await gateway.service.reset(session.session_id)
@@ -203,14 +213,3 @@ async def test_an_edited_message_that_is_empty(tmp_path: Path) -> None:
         (session,) = await gateway.service.reader.sessions(after="", limit=2)
 
     assert session.status == "active"
-
-
-async def test_headers_that_are_no_names(tmp_path: Path) -> None:
-    """The header at fault is named."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        with pytest.raises(openai.BadRequestError) as caught:
-            await client.chat.completions.create(
-                model="test", messages=HI, extra_headers={"X-OpenWebUI-Chat-Id": "x" * 257}
-            )
-
-    assert caught.value.param == "X-OpenWebUI-Chat-Id"

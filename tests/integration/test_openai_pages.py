@@ -126,11 +126,16 @@ async def test_what_a_page_asks_for_itself_is_apart(tmp_path: Path, prompt: str)
     assert state.turns == 2
 
 
-async def test_a_page_may_say_so_itself(tmp_path: Path) -> None:
-    """With words of its owner's own the header tells what they are for; by responses too."""
+async def test_what_a_page_says_of_its_request_counts_unless_it_is_switched_off(
+    tmp_path: Path,
+) -> None:
+    """With words of its owner's own a header tells what they are for; by responses too."""
+    # With words of its owner's own the header tells what they are for; by responses too.
+    folder = tmp_path / "says"
+    folder.mkdir()
     header = {"X-Everturn-Task": "title_generation"}
     async with (
-        open_desk(tmp_path, ScriptedProvider("One", "Two")) as gateway,
+        open_desk(folder, ScriptedProvider("One", "Two")) as gateway,
         client_of(gateway) as client,
     ):
         await client.chat.completions.create(model="desk", messages=HI, extra_headers=header)
@@ -140,6 +145,22 @@ async def test_a_page_may_say_so_itself(tmp_path: Path) -> None:
     assert response.output_text == "Two"
     assert [request.tools for request in asked(gateway)] == [(), ()]
     assert not sessions
+
+    # Then such a request is one like any other.
+    folder = tmp_path / "off"
+    folder.mkdir()
+    header = {**CHAT, "X-Everturn-Task": "title"}
+    async with (
+        open_desk(folder, ScriptedProvider()) as gateway,
+        client_of(gateway) as client,
+    ):
+        gateway.config = replace(gateway.config, openai_api=OpenAIApiConfig(side_requests=False))
+        answer = await client.chat.completions.with_raw_response.create(
+            model="desk", messages=user(TITLE), extra_headers=header
+        )
+
+    assert "x-everturn-session" in answer.headers
+    assert asked(gateway)[0].tools
 
 
 NOT_MEANT: list[list[ChatCompletionMessageParam]] = [
@@ -166,22 +187,6 @@ async def test_people_may_write_about_titles(
     assert asked(gateway)[0].tools
 
 
-async def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    """Then such a request is one like any other."""
-    header = {**CHAT, "X-Everturn-Task": "title"}
-    async with (
-        open_desk(tmp_path, ScriptedProvider()) as gateway,
-        client_of(gateway) as client,
-    ):
-        gateway.config = replace(gateway.config, openai_api=OpenAIApiConfig(side_requests=False))
-        answer = await client.chat.completions.with_raw_response.create(
-            model="desk", messages=user(TITLE), extra_headers=header
-        )
-
-    assert "x-everturn-session" in answer.headers
-    assert asked(gateway)[0].tools
-
-
 # --- chats of pages ---
 
 PAGE = {"X-OpenWebUI-Chat-Id": "0e1f7d5c-6f0e-4d8f-a1a5-3a9a2e5c1b77"}
@@ -205,8 +210,11 @@ async def say(client: openai.AsyncOpenAI, *texts: str, model: str = "test") -> t
 
 
 async def test_a_chat_of_a_page_is_one_session(tmp_path: Path) -> None:
-    """What the page repeats of it is not said twice."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+    """What the page repeats of it is not said twice, and what it left out is not lost."""
+    # What the page repeats of it is not said twice.
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway, client_of(gateway) as client:
         one, first = await say(client, "a")
         two, second = await say(client, "a", one, "b")
         _, third = await say(client, "a", one, "b", two, "c")
@@ -215,6 +223,31 @@ async def test_a_chat_of_a_page_is_one_session(tmp_path: Path) -> None:
     assert first == second == third
     assert said(gateway, 2) == ["a", one, "b", two, "c"]
     assert (state.turns, state.key.chat) == (3, PAGE["X-OpenWebUI-Chat-Id"])
+
+    # Pages that count tokens cut a long history, and nothing is lost by that.
+    folder = tmp_path / "end"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway, client_of(gateway) as client:
+        one, first = await say(client, "a")
+        two, _ = await say(client, "a", one, "b")
+        _, third = await say(client, "b", two, "c")
+
+    assert third == first
+    assert said(gateway, 2) == ["a", one, "b", two, "c"]
+
+    # A page may speak the Responses API, with its whole history as the input.
+    folder = tmp_path / "responses"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway, client_of(gateway) as client:
+        one, first = await say(client, "a")
+        more: Any = chat("a", one, "b")
+        answer = await client.responses.create(
+            model="test", input=more, instructions="Rhyme.", extra_headers=PAGE
+        )
+
+    assert first in answer.id
+    assert said(gateway, 1) == ["a", one, "b"]
+    assert "Rhyme." in asked(gateway)[1].system
 
 
 @table("edited", ["b", "another b"], ids=["anew", "edited"])
@@ -239,18 +272,12 @@ async def test_an_answer_is_made_anew(tmp_path: Path, edited: str) -> None:
     assert now.turns == 3
 
 
-async def test_the_first_answer_is_made_anew(tmp_path: Path) -> None:
-    """Nothing of the chat is left before it."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        await say(client, "a")
-        await say(client, "a")
-
-    assert said(gateway, 1) == ["a"]
-
-
 async def test_what_a_page_has_and_the_session_not_is_told(tmp_path: Path) -> None:
-    """A chat that began elsewhere, and an answer that was edited or chosen from several."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+    """A chat that began elsewhere, an answer that was edited, and one that is made anew."""
+    # A chat that began elsewhere, and an answer that was edited or chosen from several.
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway, client_of(gateway) as client:
         _, first = await say(client, "a", "elsewhere", "b")
         _, same = await say(client, "a", "elsewhere", "b", "reply 1", "c")
         _, other = await say(client, "a", "elsewhere", "b", "I said so", "d")
@@ -259,16 +286,14 @@ async def test_what_a_page_has_and_the_session_not_is_told(tmp_path: Path) -> No
     assert said(gateway, 0) == ["a", "elsewhere", "b"]
     assert said(gateway, 2) == ["a", "elsewhere", "b", "I said so", "d"]
 
+    # Nothing of the chat is left before it.
+    folder = tmp_path / "first"
+    folder.mkdir()
+    async with open_http_gateway(folder) as gateway, client_of(gateway) as client:
+        await say(client, "a")
+        await say(client, "a")
 
-async def test_a_page_that_sends_the_end_alone_goes_on(tmp_path: Path) -> None:
-    """Pages that count tokens cut a long history, and nothing is lost by that."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        one, first = await say(client, "a")
-        two, _ = await say(client, "a", one, "b")
-        _, third = await say(client, "b", two, "c")
-
-    assert third == first
-    assert said(gateway, 2) == ["a", one, "b", two, "c"]
+    assert said(gateway, 1) == ["a"]
 
 
 async def test_a_branch_survives_a_restart_with_its_files(tmp_path: Path) -> None:
@@ -316,20 +341,6 @@ async def test_a_chat_is_that_of_its_principal(tmp_path: Path) -> None:
 
     assert len({*sessions}) == 2
     assert [said(gateway, n) for n in (0, 1)] == [["a"], ["a"]]
-
-
-async def test_responses_are_in_chats_too(tmp_path: Path) -> None:
-    """A page may speak the Responses API, with its whole history as the input."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        one, first = await say(client, "a")
-        more: Any = chat("a", one, "b")
-        two = await client.responses.create(
-            model="test", input=more, instructions="Rhyme.", extra_headers=PAGE
-        )
-
-    assert first in two.id
-    assert said(gateway, 1) == ["a", one, "b"]
-    assert "Rhyme." in asked(gateway)[1].system
 
 
 @table("route", ["chat", "responses"])

@@ -175,11 +175,16 @@ async def test_a_conversation_that_nobody_kept_goes_on_from_what_the_client_send
     assert [tool.name for tool in provider.requests[0].tools][-1] == "weather"
 
 
-async def test_results_are_given_for_all_calls_at_once(tmp_path: Path) -> None:
+async def test_results_come_for_all_calls_of_a_turn_that_waits_or_are_refused(
+    tmp_path: Path,
+) -> None:
     """A turn that waits for another result would leave the client without an answer."""
+    # A turn that waits for another result would leave the client without an answer.
+    folder = tmp_path / "some"
+    folder.mkdir()
     provider = ScriptedProvider(asking("Bonn", "Jena"))
     async with (
-        open_http_gateway(tmp_path, provider=provider) as gateway,
+        open_http_gateway(folder, provider=provider) as gateway,
         client_of(gateway) as client,
     ):
         first = await client.chat.completions.create(
@@ -191,12 +196,12 @@ async def test_results_are_given_for_all_calls_at_once(tmp_path: Path) -> None:
                 model="test", messages=some, tools=[WEATHER], extra_headers=CHAT
             )
 
-
-async def test_another_message_overtakes_calls_that_wait(tmp_path: Path) -> None:
-    """People who ask something else are not kept waiting by a tool that nobody ran."""
+    # People who ask something else are not kept waiting by a tool that nobody ran.
+    folder = tmp_path / "overtaken"
+    folder.mkdir()
     provider = ScriptedProvider(asking("Bonn"), "Never mind then.")
     async with (
-        open_http_gateway(tmp_path, provider=provider) as gateway,
+        open_http_gateway(folder, provider=provider) as gateway,
         client_of(gateway) as client,
     ):
         first = await client.chat.completions.create(

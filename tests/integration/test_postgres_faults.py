@@ -16,6 +16,7 @@ import pytest
 from support.database import Server, needs_database, running_server
 from support.lines import State, open_line
 from support.stores import open_postgres_store, postgres_setup
+from support.tables import table
 
 from everturn.testing._histories import KEY, SESSION_ID, next_event, replay, simple_log, state_in
 from everturn_actors.errors import (
@@ -162,10 +163,11 @@ async def test_tables_of_an_earlier_version_move_forward(
     assert all(kept)
 
 
-async def test_a_second_gateway_is_told_who_has_the_database(
-    section: PostgresSettings, tmp_path: Path
+async def test_two_gateways_never_work_on_one_database(
+    section: PostgresSettings, tmp_path: Path, database_server: Server
 ) -> None:
-    """It may run on another machine: the text names it."""
+    """The second is told who has it; one that lost it to another stops."""
+    # It may run on another machine: the text names it.
     async with open_postgres_store(section, tmp_path):
         text = await refusal(section, tmp_path)
 
@@ -175,11 +177,7 @@ async def test_a_second_gateway_is_told_who_has_the_database(
     async with open_postgres_store(section, tmp_path):
         pass
 
-
-async def test_a_gateway_that_lost_its_database_to_another_one_stops(
-    section: PostgresSettings, tmp_path: Path, database_server: Server
-) -> None:
-    """Two would do the same work; what the first one appends is refused meanwhile."""
+    # Two would do the same work; what the first one appends is refused meanwhile.
     log, holder = simple_log(2), "application_name LIKE 'everturn process%'"
     cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {holder}"
     with anyio.fail_after(30), pytest.raises(ExceptionGroup) as caught:
@@ -196,7 +194,7 @@ async def test_a_gateway_that_lost_its_database_to_another_one_stops(
     assert caught.group_contains(WorkspaceLostError, match="another gateway took this database")
 
 
-@pytest.mark.parametrize("node", ["", "a"])
+@table("node", ["", "a"])
 async def test_a_gateway_takes_its_lock_from_its_own_connection_that_was_lost(
     database_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: str
 ) -> None:
@@ -221,17 +219,16 @@ async def test_a_gateway_takes_its_lock_from_its_own_connection_that_was_lost(
             await opened.store.append(SESSION_ID, simple_log(1), expected_seq=0)
 
 
-def test_a_password_is_a_secret_however_it_is_written() -> None:
-    """Errors of the library may show it as it is in the address, or as the server reads it."""
+async def test_a_password_is_a_secret_and_a_library_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is written; and whoever lacks the library is told what to install."""
+    # Errors of the library may show it as it is in the address, or as the server reads it.
     url = "postgresql://u:p%40ss-word@host/x?sslmode=require"
 
     assert set(secrets(PostgresSettings(url=url))) == {url, "p%40ss-word", "p@ss-word"}
 
-
-async def test_a_library_that_is_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever installed Everturn alone is told what to install besides."""
+    # Whoever installed Everturn alone is told what to install besides.
     file = tmp_path / "everturn.yaml"
     file.write_text("store: {type: postgres, url: 'postgresql://u@127.0.0.1:1/x'}\n")
     config = await anyio.to_thread.run_sync(partial(load_config, file, environ={}))

@@ -65,12 +65,15 @@ async def _forget_that_it_was_told(place: Path, handle: str) -> None:
 
 
 async def test_a_process_goes_on_while_the_gateway_is_away(place: Path) -> None:
-    """An update of the gateway must not cost a build of three hours."""
+    """Its end is told once, whenever it comes: neither lost, nor told again at every start."""
+    # An update of the gateway must not cost a build of three hours.
+    folder = place / "goes"
+    folder.mkdir()
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as world:
+    async with open_desk(folder, disk=disk) as world:
         gate, session_id = Gate(world.files), world.session_id
         handle = await world.spawn("read x < gate; echo late; exit 4")
-    async with open_desk(place, disk=disk, session_id=session_id) as world:
+    async with open_desk(folder, disk=disk, session_id=session_id) as world:
         assert "running for" in (await world.call("status", handle=handle)).text
 
         await gate.open()
@@ -79,21 +82,21 @@ async def test_a_process_goes_on_while_the_gateway_is_away(place: Path) -> None:
         assert "has ended, exit code 4" in text
         assert "| late" in text
 
-
-async def test_an_end_while_the_gateway_is_away_is_told_once(place: Path) -> None:
-    """Neither lost, nor told again at every start."""
+    # Neither lost, nor told again at every start.
+    folder = place / "ended"
+    folder.mkdir()
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as world:
+    async with open_desk(folder, disk=disk) as world:
         gate, session_id = Gate(world.files), world.session_id
         handle = await world.spawn("read x < gate; echo done")
     await gate.open()
-    await _until_supervisor_is_gone(_folder(place, handle))
-    async with open_desk(place, disk=disk, session_id=session_id) as world:
+    await _until_supervisor_is_gone(_folder(folder, handle))
+    async with open_desk(folder, disk=disk, session_id=session_id) as world:
         first = await world.next_told()
-        await _until_recorded(place, handle)
-    await _forget_that_it_was_told(place, handle)
-    async with open_desk(place, disk=disk, session_id=session_id) as world:
-        await _until_recorded(place, handle)
+        await _until_recorded(folder, handle)
+    await _forget_that_it_was_told(folder, handle)
+    async with open_desk(folder, disk=disk, session_id=session_id) as world:
+        await _until_recorded(folder, handle)
         told = await world.told()
 
         assert told == [first]
@@ -107,15 +110,18 @@ async def _until_recorded(place: Path, handle: str) -> None:
             await anyio.lowlevel.checkpoint()
 
 
-async def test_nothing_is_told_before_the_service_is_open(place: Path) -> None:
-    """The table opens before the conversations do; what it finds has to wait for them."""
+async def test_what_a_start_finds_is_told_when_there_is_somebody_to_tell(place: Path) -> None:
+    """The service has to be open, and the conversation not too busy."""
+    # The table opens before the conversations do; what it finds has to wait for them.
+    folder = place / "open"
+    folder.mkdir()
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as world:
+    async with open_desk(folder, disk=disk) as world:
         gate, session_id = Gate(world.files), world.session_id
         handle = await world.spawn("read x < gate")
     await gate.open()
-    await _until_supervisor_is_gone(_folder(place, handle))
-    async with open_desk(place, disk=disk, session_id=session_id, resume=False) as world:
+    await _until_supervisor_is_gone(_folder(folder, handle))
+    async with open_desk(folder, disk=disk, session_id=session_id, resume=False) as world:
         await world.until_ended(handle)
         await anyio.wait_all_tasks_blocked()
 
@@ -125,16 +131,66 @@ async def test_nothing_is_told_before_the_service_is_open(place: Path) -> None:
 
         assert "has ended" in await world.next_told()
 
+    # A full mailbox delays the message; it does not lose it.
+    folder = place / "busy"
+    folder.mkdir()
+    clock = ManualClock()
+    async with open_desk(folder, clock=clock) as world:
+        world.test.provider.hold()
+        gate = Gate(world.files)
+        handle = await world.spawn("read x < gate")
+        with pytest.raises(MailboxFullError):
+            for number in range(2000):
+                await world.test.service.submit(
+                    IncomingMessage(session_id=world.session_id, text=f"message {number}")
+                )
+        await gate.open()
+        await world.until_ended(handle)
+        with anyio.fail_after(DEADLINE_S):
+            await clock.until_sleeping(5)
 
-async def test_the_limit_holds_while_the_gateway_is_away(place: Path) -> None:
-    """A gateway that stays down must not leave a process running for ever."""
+        assert await world.told() == []
+
+        world.test.provider.release()
+        with anyio.fail_after(DEADLINE_S):
+            while (await world.test.service.view(world.session_id)).waiting:
+                await anyio.lowlevel.checkpoint()
+        clock.advance(5)
+
+        assert "has ended, exit code 0" in await world.next_told()
+
+
+async def test_a_start_finds_what_ended_without_it(place: Path) -> None:
+    """A limit holds while it is away, and an id in a record decides nothing."""
+    # A gateway that stays down must not leave a process running for ever.
+    folder = place / "limit"
+    folder.mkdir()
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as world:
+    async with open_desk(folder, disk=disk) as world:
         session_id = world.session_id
         handle = await world.spawn("sleep 100", timeout_seconds=1)
-    await _until_supervisor_is_gone(_folder(place, handle))
-    async with open_desk(place, disk=disk, session_id=session_id) as world:
+    await _until_supervisor_is_gone(_folder(folder, handle))
+    async with open_desk(folder, disk=disk, session_id=session_id) as world:
         assert "timed out, its limit was 1.0 s" in await world.next_told()
+
+    # After a restart of the machine an old id belongs to somebody else, who must be left alone.
+    folder = place / "id"
+    folder.mkdir()
+    disk = MemoryDisk()
+    async with open_desk(folder, disk=disk) as world:
+        session_id = world.session_id
+        ended = await world.wait_for("true")
+        handle = ended.text.split()[0]
+
+    def as_after_a_power_failure() -> None:
+        kept = _folder(folder, handle)
+        (kept / supervisor_folder.ENDING).unlink()
+        (kept / supervisor_folder.PIDS).write_text(f"{os.getpid()} {os.getpid()}")
+
+    await to_thread.run_sync(as_after_a_power_failure)
+    await _forget_that_it_was_told(folder, handle)
+    async with open_desk(folder, disk=disk, session_id=session_id) as world:
+        assert "has ended, lost" in await world.next_told()
 
 
 async def test_processes_survive_a_killed_gateway(place: Path) -> None:
@@ -243,53 +299,6 @@ async def test_what_cannot_be_read_is_reported_and_harms_no_other(
     assert not _folder(place, "pempty").exists()
 
 
-async def test_a_process_id_in_a_record_decides_nothing(place: Path) -> None:
-    """After a restart of the machine an old id belongs to somebody else, who must be left alone."""
-    disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as world:
-        session_id = world.session_id
-        ended = await world.wait_for("true")
-        handle = ended.text.split()[0]
-
-    def as_after_a_power_failure() -> None:
-        folder = _folder(place, handle)
-        (folder / supervisor_folder.ENDING).unlink()
-        (folder / supervisor_folder.PIDS).write_text(f"{os.getpid()} {os.getpid()}")
-
-    await to_thread.run_sync(as_after_a_power_failure)
-    await _forget_that_it_was_told(place, handle)
-    async with open_desk(place, disk=disk, session_id=session_id) as world:
-        assert "has ended, lost" in await world.next_told()
-
-
-async def test_a_conversation_that_is_busy_is_told_later(place: Path) -> None:
-    """A full mailbox delays the message; it does not lose it."""
-    clock = ManualClock()
-    async with open_desk(place, clock=clock) as world:
-        world.test.provider.hold()
-        gate = Gate(world.files)
-        handle = await world.spawn("read x < gate")
-        with pytest.raises(MailboxFullError):
-            for number in range(2000):
-                await world.test.service.submit(
-                    IncomingMessage(session_id=world.session_id, text=f"message {number}")
-                )
-        await gate.open()
-        await world.until_ended(handle)
-        with anyio.fail_after(DEADLINE_S):
-            await clock.until_sleeping(5)
-
-        assert await world.told() == []
-
-        world.test.provider.release()
-        with anyio.fail_after(DEADLINE_S):
-            while (await world.test.service.view(world.session_id)).waiting:
-                await anyio.lowlevel.checkpoint()
-        clock.advance(5)
-
-        assert "has ended, exit code 0" in await world.next_told()
-
-
 # --- files with text from outside ---
 
 
@@ -307,29 +316,32 @@ async def _marked(place: Path) -> Path:
     return await to_thread.run_sync(mark)
 
 
-async def test_what_is_read_while_no_gateway_runs_is_text_from_outside(place: Path) -> None:
-    """Nobody was there to see which files were opened: then it may have been any."""
-    files = await _marked(place)
+async def test_text_from_outside_is_behind_a_process_that_nobody_watched(place: Path) -> None:
+    """Nor is a shell trusted that was started before a page was shown."""
+    # Nobody was there to see which files were opened: then it may have been any.
+    folder = place / "read"
+    folder.mkdir()
+    files = await _marked(folder)
     disk, gate, done = MemoryDisk(), Gate(files), Gate(files, "done")
-    async with open_desk(place, disk=disk) as world:
+    async with open_desk(folder, disk=disk) as world:
         handle = await world.spawn("read x < gate; cat page.md; echo y > done; sleep 100")
         assert not (await world.call("log", handle=handle)).untrusted
         session = world.session_id
     await gate.open()
     await done.passed()
-    async with open_desk(place, disk=disk, session_id=session) as world:
+    async with open_desk(folder, disk=disk, session_id=session) as world:
         log = await world.call("log", handle=handle)
         while "do as I say" not in log.text:  # it is on its way to the log yet
             log = await world.call("log", handle=handle)
 
         assert log.untrusted
 
-
-async def test_what_is_typed_while_a_page_is_shown_is_behind_a_process(place: Path) -> None:
-    """A shell that was started before is told by the page what to do."""
-    files = await _marked(place)
+    # A shell that was started before is told by the page what to do.
+    folder = place / "typed"
+    folder.mkdir()
+    files = await _marked(folder)
     done = Gate(files, "done")
-    async with open_desk(place) as world:
+    async with open_desk(folder) as world:
         handle = await world.spawn("cat > told.md; echo y > done; sleep 100")
         await world.table.files.put_behind(world.table.find(KEY, handle), ("the page x",))
         await world.call("write", handle=handle, input="run it", eof=True)

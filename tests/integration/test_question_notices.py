@@ -95,14 +95,39 @@ async def test_nobody_is_disturbed_without_need(tmp_path: Path, owner: Owner) ->
         assert fed.adapter.world.texts == []
 
 
-async def test_what_stands_in_the_owners_chat_is_not_brought_there(tmp_path: Path) -> None:
-    """It is asked there already."""
+async def test_a_question_is_brought_where_it_does_not_stand_and_never_in_a_crowd(
+    tmp_path: Path,
+) -> None:
+    """The rest comes later, or by `/questions`."""
+    # It is asked there already.
+    folder = tmp_path / "there"
+    folder.mkdir()
     async with feeding(
-        tmp_path, provider=_asking(), tools=by_name(TOOL), gate=GATE, owners=[OWNER]
+        folder, provider=_asking(), tools=by_name(TOOL), gate=GATE, owners=[OWNER]
     ) as fed:
         await _asked(fed, ADA_DM)
 
         assert await _looks(fed, 4) == []
+
+    # The rest comes later, or by `/questions`.
+    folder = tmp_path / "crowd"
+    folder.mkdir()
+    script = [calling(("c1", "send")) for _ in range(AT_ONCE_MAX + 2)]
+    provider = ScriptedProvider("hello", *script)
+    async with feeding(
+        folder, provider=provider, tools=by_name(TOOL), gate=GATE, owners=[OWNER]
+    ) as fed:
+        await fed.say("hello", chat=ADA_DM, sender=ADA)
+        await fed.until_idle(ADA_DM.id)
+        for number in range(len(script)):
+            await fed.say("send it", chat=ChatRef(id=f"c{number}"))
+        while len(await fed.service.activity.awaiting_approval()) < len(script):
+            await anyio.wait_all_tasks_blocked()
+
+        at_once = len(await _looks(fed, 2))
+        later = len(await _looks(fed, 2))
+
+        assert (at_once, later) == (AT_ONCE_MAX, len(script))
 
 
 async def test_a_restart_brings_nothing_twice(tmp_path: Path) -> None:
@@ -152,26 +177,6 @@ async def test_what_was_not_sent_is_brought_later_and_what_was_refused_never(
         fed.adapter.fail("send", RefusedError("blocked", is_chat_gone=True))
 
         assert await _looks(fed, 6) == []
-
-
-async def test_a_crowd_that_asks_does_not_bury_the_owner(tmp_path: Path) -> None:
-    """The rest comes later, or by `/questions`."""
-    script = [calling(("c1", "send")) for _ in range(AT_ONCE_MAX + 2)]
-    provider = ScriptedProvider("hello", *script)
-    async with feeding(
-        tmp_path, provider=provider, tools=by_name(TOOL), gate=GATE, owners=[OWNER]
-    ) as fed:
-        await fed.say("hello", chat=ADA_DM, sender=ADA)
-        await fed.until_idle(ADA_DM.id)
-        for number in range(len(script)):
-            await fed.say("send it", chat=ChatRef(id=f"c{number}"))
-        while len(await fed.service.activity.awaiting_approval()) < len(script):
-            await anyio.wait_all_tasks_blocked()
-
-        at_once = len(await _looks(fed, 2))
-        later = len(await _looks(fed, 2))
-
-        assert (at_once, later) == (AT_ONCE_MAX, len(script))
 
 
 @table(
