@@ -116,7 +116,8 @@ def test_a_fallback_that_cannot_be_used_is_named_with_its_line(tmp_path: Path) -
 
 
 def test_a_limit_in_dollars_needs_prices(tmp_path: Path) -> None:
-    """It would never be reached, and its owner would believe in it."""
+    """And one in tokens none."""
+    # It would never be reached, and its owner would believe in it.
     file = load_agent(write_folder(tmp_path / "a", LIMITED), environ={})
     known = meter(openai=PRICE, anthropic=PRICE)
 
@@ -131,9 +132,7 @@ def test_a_limit_in_dollars_needs_prices(tmp_path: Path) -> None:
         " add it under prices in everturn.yaml, or limit daily_tokens instead"
     )
 
-
-def test_a_limit_in_tokens_needs_none(tmp_path: Path) -> None:
-    """Tokens are counted by everybody."""
+    # A limit in tokens needs none. Tokens are counted by everybody.
     text = f"{AGENT}  usage: {{daily_tokens: 5}}\n"
     file = load_agent(write_folder(tmp_path / "a", text), environ={})
 

@@ -20,16 +20,15 @@ def code_at(path: str) -> dict[str, Any]:
 
 
 async def test_our_code_fails_where_it_blocks_the_loop_each_time() -> None:
-    """A disk that hangs holds up one conversation, and not all."""
+    """And nobody else's."""
+    # A disk that hangs holds up one conversation, and not all.
     ours = code_at(f"{everturn_actors.__path__[0]}/x.py")
 
     for _ in range(2):
         with pytest.raises(BlockingError, match=r"os\.stat"):
             ours["look"]()
 
-
-async def test_what_a_test_does_itself_may_block() -> None:
-    """It is alone in its loop."""
+    # What a test does itself may block. It is alone in its loop.
     assert code_at("/elsewhere/x.py")["look"]()
 
 

@@ -127,8 +127,10 @@ def test_an_album_is_held_as_long_as_its_next_part_may_take(
     assert queueing(rules, is_album=is_album, took_s=took_s).debounce_s == debounce_s
 
 
-def test_queue_modes_become_what_the_core_knows() -> None:
-    """The three words of the agent format have one meaning each."""
+def test_a_message_waits_as_its_agent_says_and_is_known_by_its_key() -> None:
+    """Whatever ids a platform has."""
+    # Queue modes become what the core knows. The three words of the agent format have one meaning
+    # each.
     modes = [
         queueing(QueueRules(mode=mode), is_album=False, took_s=0)
         for mode in ("batch", "sequential", "drop")
@@ -140,9 +142,8 @@ def test_queue_modes_become_what_the_core_knows() -> None:
         ("all", True),
     ]
 
-
-def test_the_key_of_a_message_fits_however_long_its_ids_are() -> None:
-    """A plug-in may have ids of any length, and two of them must not become one."""
+    # The key of a message fits however long its ids are. A plug-in may have ids of any length, and
+    # two of them must not become one.
     keys = {message_key(structs.replace(KEY, chat="c" * 400), f"{number}") for number in range(3)}
 
     assert message_key(KEY, "12") == "test:7:12"

@@ -96,9 +96,11 @@ async def test_what_is_delivered_late_is_taken_by_when_it_was_written() -> None:
     assert texts(inbox) == ["fresh", *late, "new", "new, too"]
 
 
-async def test_an_event_that_cannot_be_confirmed_or_read_stops_nothing() -> None:
-    """One bad event in front must not silence a chat."""
+async def test_what_cannot_be_read_or_confirmed_stops_nothing() -> None:
+    """And what may be read later is asked for again."""
 
+    # An event that cannot be confirmed or read stops nothing. One bad event in front must not
+    # silence a chat.
     async def broken() -> Sequence[InboundEvent]:
         raise ZeroDivisionError
 
@@ -122,9 +124,8 @@ async def test_an_event_that_cannot_be_confirmed_or_read_stops_nothing() -> None
     assert texts(inbox) == ["x", "y"]
     assert inbox.unread == [("odd", "", where)]
 
-
-async def test_what_has_to_be_asked_for_is_asked_again_while_the_platform_is_away() -> None:
-    """A body that cannot be fetched now is no body that cannot be read."""
+    # What has to be asked for is asked again while the platform is away. A body that cannot be
+    # fetched now is no body that cannot be read.
     tries = 0
 
     async def read() -> Sequence[InboundEvent]:
@@ -277,8 +278,9 @@ async def test_a_gap_is_filled_before_what_waits_and_its_rest_is_told() -> None:
     assert inbox.unread == [("history", "", None)]
 
 
-async def test_memory_is_bounded_and_who_puts_waits() -> None:
-    """A member who floods must not fill the gateway."""
+async def test_memory_and_a_backlog_are_bounded() -> None:
+    """Whoever floods, and however long the bot was away."""
+    # Memory is bounded and who puts waits. A member who floods must not fill the gateway.
     inbox, ledger = Inbox(), Ledger()
     gate, put, waiting = inbox.hold("a"), 0, 0
 
@@ -299,6 +301,20 @@ async def test_memory_is_bounded_and_who_puts_waits() -> None:
     assert waiting == 5
     assert texts(inbox) == [str(number) for number in range(20)]
 
+    # A backlog is bounded by age and number. A bot that was away for a week must not answer a
+    # thousand old questions.
+    ledger, clock = Ledger(), QuickClock()
+    history = History(BacklogLimits(max_messages=2, max_age_s=100), clock.now())
+    now = clock.now()
+    clock.advance(-200)
+    for name, at in (("5", now), ("4", now), ("3", now), ("2", now), ("1", clock.now())):
+        history.add(ledger.event(name), at)
+    found = history.backfill(ChatRef(id="a"), ledger.event("end"))
+
+    assert [event.id for event in found.events] == ["4", "5", "end"]
+    assert [count for count, _ in found.skipped] == [1, 2]
+    assert history.left == 1002 - 5
+
 
 async def test_a_cursor_of_a_chat_moves_in_order_and_a_watermark_over_what_is_settled() -> None:
     """A crash must find nothing behind a cursor that is not on the disk."""
@@ -317,18 +333,3 @@ async def test_a_cursor_of_a_chat_moves_in_order_and_a_watermark_over_what_is_se
     await mark.settle(2)
     mark.advance()
     assert (mark.reached, mark.first_open) == (3, None)
-
-
-def test_a_backlog_is_bounded_by_age_and_number() -> None:
-    """A bot that was away for a week must not answer a thousand old questions."""
-    ledger, clock = Ledger(), QuickClock()
-    history = History(BacklogLimits(max_messages=2, max_age_s=100), clock.now())
-    now = clock.now()
-    clock.advance(-200)
-    for name, at in (("5", now), ("4", now), ("3", now), ("2", now), ("1", clock.now())):
-        history.add(ledger.event(name), at)
-    found = history.backfill(ChatRef(id="a"), ledger.event("end"))
-
-    assert [event.id for event in found.events] == ["4", "5", "end"]
-    assert [count for count, _ in found.skipped] == [1, 2]
-    assert history.left == 1002 - 5

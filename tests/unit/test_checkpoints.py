@@ -155,8 +155,17 @@ async def test_permissions_come_back(work: Work) -> None:
     assert (await others(script.stat)).st_mode & 0o777 == 0o750
 
 
-async def test_what_is_left_out_is_not_kept(work: Work) -> None:
-    """Folders that tools make anew, and what the owner names."""
+async def test_only_what_calls_change_is_kept(work: Work) -> None:
+    """Most calls only read."""
+    # Calls that only read cost nothing. Most calls do.
+    reads = ToolCapabilities(kind="bash", read_only=True)
+    await work.turn(1, lambda: work.write(tea="black"), capabilities=reads)
+    await work.turn(1, lambda: work.write(tea="black"), capabilities=ToolCapabilities())
+
+    assert await work.checkpoints.list() == ()
+    assert not await others((work.site.state / "checkpoints").exists)
+
+    # What is left out is not kept. Folders that tools make anew, and what the owner names.
     ignored = work.files / ".everturnignore"
     await others(lambda: ignored.write_text("# big\n*.iso\nbuild/\n"))
 
@@ -169,16 +178,6 @@ async def test_what_is_left_out_is_not_kept(work: Work) -> None:
     (checkpoint,) = await work.checkpoints.list()
 
     assert [*checkpoint.changes] == ["sub/kept.txt"]
-
-
-async def test_calls_that_only_read_cost_nothing(work: Work) -> None:
-    """Most calls do."""
-    reads = ToolCapabilities(kind="bash", read_only=True)
-    await work.turn(1, lambda: work.write(tea="black"), capabilities=reads)
-    await work.turn(1, lambda: work.write(tea="black"), capabilities=ToolCapabilities())
-
-    assert await work.checkpoints.list() == ()
-    assert not await others((work.site.state / "checkpoints").exists)
 
 
 async def test_a_workspace_that_is_too_large_is_told_and_the_call_runs(

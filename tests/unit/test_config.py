@@ -159,21 +159,6 @@ def test_paths_start_at_the_file_or_where_the_command_is_given(tmp_path: Path) -
     assert config.agents_dir == tmp_path / "here/agents"
 
 
-def test_options_out_of_range_are_refused_together_with_the_file_s_faults(tmp_path: Path) -> None:
-    """One run shows all that is wrong."""
-    file = tmp_path / "everturn.yaml"
-    file.write_text("server: {port: high}\n", encoding="utf-8")
-
-    with pytest.raises(ConfigError) as caught:
-        load_config(file, environ={}, overrides=Overrides(host="http://x/", port=70_000))
-
-    assert str(caught.value).splitlines() == [
-        f"{file}:1: server.port: must be a whole number, not 'high'",
-        "command line: --port: must be 0 to 65535, not 70000",
-        ("command line: --host: must be a host name or an address to listen on, like 127.0.0.1"),
-    ]
-
-
 @table(
     ("text", "followers"),
     [("", 768), ("max_connections: 10", 7), ("max_connections: 1", 1), ("max_followers: 3", 3)],
@@ -254,7 +239,8 @@ cluster:
 
 
 def test_every_bad_value_is_named(tmp_path: Path) -> None:
-    """Ranges are checked at the start, not when they first matter."""
+    """One run shows all that is wrong."""
+    # Ranges are checked at the start, not when they first matter.
     text = """\
 workspace: ~/data
 server:
@@ -297,6 +283,20 @@ routes:
         ":17: channels.discord.bot_tokn: is not a known field; did you mean bot_token?",
         ":19: routes[0].match.chat_type: must be dm, group or channel, not 'room'",
         ":19: routes[0].agent: is required",
+    ]
+
+    # Options out of range are refused together with the file s faults. One run shows all that is
+    # wrong.
+    file = tmp_path / "everturn.yaml"
+    file.write_text("server: {port: high}\n", encoding="utf-8")
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, environ={}, overrides=Overrides(host="http://x/", port=70_000))
+
+    assert str(caught.value).splitlines() == [
+        f"{file}:1: server.port: must be a whole number, not 'high'",
+        "command line: --port: must be 0 to 65535, not 70000",
+        ("command line: --host: must be a host name or an address to listen on, like 127.0.0.1"),
     ]
 
 

@@ -168,18 +168,9 @@ def test_regions_are_the_window(policy: str, *, running: bool) -> None:
     assert (by_name["turn"] > 0) == running
 
 
-def test_what_does_not_fit_is_not_called_free() -> None:
-    """Over the window nothing is free, and the percentage says so instead of stopping at 100."""
-    found = report(talk(text="word " * 4_000), spec("jutul", window=2_000))
-
-    assert found.percent > 100
-    assert found.level == "red"
-    assert tokens(found)["free"] == 0
-    assert tokens(found)["margin"] == 0
-
-
 def test_what_the_provider_reported_is_in_the_prediction() -> None:
-    """The anchor is worth more than the estimate, and has to show in the regions too."""
+    """And what does not fit is not called free."""
+    # The anchor is worth more than the estimate, and has to show in the regions too.
     plain = talk()
     rendered = render(plain, spec(), TOOLS, FACTS)
     anchored = structs.replace(
@@ -192,6 +183,15 @@ def test_what_the_provider_reported_is_in_the_prediction() -> None:
     assert abs(found.predicted_tokens - rendered.tokens - 20) <= 3  # all parts are rounded
     assert sum(tokens(found).values()) == found.window_tokens
     assert found.reported == anchored.reported
+
+    # What does not fit is not called free. Over the window nothing is free, and the percentage says
+    # so instead of stopping at 100.
+    found = report(talk(text="word " * 4_000), spec("jutul", window=2_000))
+
+    assert found.percent > 100
+    assert found.level == "red"
+    assert tokens(found)["free"] == 0
+    assert tokens(found)["margin"] == 0
 
 
 def test_hidden_messages_are_counted_by_what_became_of_them() -> None:

@@ -32,7 +32,8 @@ async def _kept(path: Path) -> Any:
 
 
 async def test_cursors_come_back_after_a_restart(tmp_path: Path) -> None:
-    """What was read is not asked for again."""
+    """However the gateway ended."""
+    # What was read is not asked for again.
     path = tmp_path / "channels" / "telegram.json"
 
     async with opened(path, ManualClock()) as cursors:
@@ -49,20 +50,31 @@ async def test_cursors_come_back_after_a_restart(tmp_path: Path) -> None:
     assert again == (False, "42", "")
     assert stat.S_IMODE((await anyio.Path(path).stat()).st_mode) == 0o600
 
+    # A channel is new until it kept something. A channel that lost its connection after its first
+    # login has to read what it missed.
+    path = tmp_path / "channels" / "new.json"
 
-async def test_a_first_value_whose_put_was_cancelled_is_kept_all_the_same(tmp_path: Path) -> None:
-    """It holds in memory, so it comes to the disk with the other writes, not with the next put."""
-    path, clock = tmp_path / "channels" / "c.json", ManualClock()
+    async with opened(path, ManualClock()) as cursors:
+        pass
+    was_written = await anyio.Path(path).exists()
+    async with opened(path, ManualClock()) as cursors:
+        still_new = cursors.is_new
+        await cursors.put("a", "1")
+        after_the_first = cursors.is_new
 
-    async with opened(path, clock) as cursors:
-        with anyio.CancelScope() as scope:
+    assert not was_written
+    assert (still_new, after_the_first) == (True, False)
+
+    # A cancelled channel keeps its cursors. A stop is a cancellation, and the usual way to end.
+    path = tmp_path / "channels" / "stopped.json"
+
+    with anyio.CancelScope() as scope:
+        async with opened(path, ManualClock()) as cursors:
+            await cursors.put("a", "1")
             scope.cancel()
-            await cursors.put("offset", "41")
-        await clock.until_sleeping(PAUSE_S)  # the write after it is done
-        kept = await _kept(path)
+            await anyio.lowlevel.checkpoint()
 
-    assert scope.cancelled_caught
-    assert kept == {"offset": "41"}
+    assert await _kept(path) == {"a": "1"}
 
 
 async def test_a_burst_of_changes_is_one_write(tmp_path: Path) -> None:
@@ -127,44 +139,30 @@ async def test_a_gateway_that_takes_nothing_learns_how_far_the_others_read(
                 await anyio.sleep(0.01)
 
 
-async def test_a_channel_is_new_until_it_kept_something(tmp_path: Path) -> None:
-    """A channel that lost its connection after its first login has to read what it missed."""
-    path = tmp_path / "channels" / "c.json"
-
-    async with opened(path, ManualClock()) as cursors:
-        pass
-    was_written = await anyio.Path(path).exists()
-    async with opened(path, ManualClock()) as cursors:
-        still_new = cursors.is_new
-        await cursors.put("a", "1")
-        after_the_first = cursors.is_new
-
-    assert not was_written
-    assert (still_new, after_the_first) == (True, False)
-
-
 async def test_the_very_first_value_is_on_disk_when_it_is_kept(tmp_path: Path) -> None:
-    """Killed before that, a new bot takes what was written to it since for old news."""
-    path = tmp_path / "channels" / "c.json"
+    """A new bot would take what was written to it since for old news."""
+    # Killed before that, a new bot takes what was written to it since for old news.
+    path = tmp_path / "channels" / "first.json"
 
     async with opened(path, ManualClock()) as cursors:
         await cursors.put("begun", "now")
-        at_once = await anyio.Path(path).read_text()
+        kept = await _kept(path)
 
-    assert json.loads(at_once)["cursors"] == {"begun": "now"}
+    assert kept == {"begun": "now"}
 
+    # A first value whose put was cancelled is kept all the same. It holds in memory, so it comes to
+    # the disk with the other writes, not with the next put.
+    path, clock = tmp_path / "channels" / "put.json", ManualClock()
 
-async def test_a_cancelled_channel_keeps_its_cursors(tmp_path: Path) -> None:
-    """A stop is a cancellation, and the usual way to end."""
-    path = tmp_path / "channels" / "c.json"
-
-    with anyio.CancelScope() as scope:
-        async with opened(path, ManualClock()) as cursors:
-            await cursors.put("a", "1")
+    async with opened(path, clock) as cursors:
+        with anyio.CancelScope() as scope:
             scope.cancel()
-            await anyio.lowlevel.checkpoint()
+            await cursors.put("offset", "41")
+        await clock.until_sleeping(PAUSE_S)  # the write after it is done
+        kept = await _kept(path)
 
-    assert await _kept(path) == {"a": "1"}
+    assert scope.cancelled_caught
+    assert kept == {"offset": "41"}
 
 
 async def test_the_names_put_longest_ago_go(tmp_path: Path) -> None:

@@ -156,14 +156,29 @@ def test_a_turn_begins_when_its_time_has_come() -> None:
     assert decision.effects == [ReleaseTurn(), StartTurn(2)]
 
 
-def test_deciding_does_not_change_what_it_is_decided_by() -> None:
-    """Where the append fails, nothing has happened: the same commands are decided again."""
+def test_what_fails_changes_nothing_else() -> None:
+    """A failed append or a fault of ours leaves all else as it was; a wrong record is no record."""
+    # Deciding does not change what it is decided by. Where the append fails, nothing has happened:
+    # the same commands are decided again.
     before = went([])
     once = went([said("hi", debounce_s=2), End("reset")], before)
     again = went([said("hi", debounce_s=2), End("reset")], before)
 
     assert once == again
     assert before.memory == Memory()
+
+    # A fault of one command leaves the others alone. Its caller hears of it; what the others asked
+    # for is done.
+    broken = Submit(replace(said("x").message, queueing=None))  # a fault of ours
+    decision = went([said("one"), broken, said("two")])
+
+    assert isinstance(decision.answers[1], CommandFailedError)
+    assert [m.text for m in known(decision).conversation.current.heard] == ["one", "two"]  # type: ignore[union-attr]
+
+    # What the turn itself records is never left out. What follows stands on it: the actor fails,
+    # and begins again from the log.
+    with pytest.raises(CorruptJournalError):
+        went([RecordTurn((TurnFinished(turn=7, outcome="answered"),))], went([]))
 
 
 def test_a_cancel_waits_for_the_task_and_for_nothing_else() -> None:
@@ -219,16 +234,16 @@ def test_who_leaves_may_pause_the_turn_and_a_new_message_lets_it_go_on() -> None
 
 
 def test_what_comes_after_the_end_is_refused_with_the_reason() -> None:
-    """In the same batch already: the end is not passed by."""
+    """But for labels: what is over is what people tidy up."""
+    # In the same batch already: the end is not passed by.
     decision = went([End("reset"), said("hi"), Share(principal="p", by="", is_withdrawn=False)])
 
     assert decision.answers[0] is Later.ENDED
     assert all(isinstance(each, SessionEndedError) for each in decision.answers[1:])
     assert known(decision).status == "ended"
 
-
-def test_labels_change_one_by_one_also_after_the_end() -> None:
-    """What is over is what people tidy up; the same again is no event."""
+    # Labels change one by one also after the end. What is over is what people tidy up; the same
+    # again is no event.
     named = Label(title="Trip", pinned=True, archived=None, by="ana")
     archived = Label(title=None, pinned=False, archived=True, by="ben")
     first = went([named, named])
@@ -240,21 +255,6 @@ def test_labels_change_one_by_one_also_after_the_end() -> None:
     assert known(first).labels == first.answers[1] == Labels(title="Trip", pinned=True)
     assert known(later).labels == Labels(title="Trip", archived=True)
     assert (known(later).status, known(later).updated_at) == ("ended", known(ended).updated_at)
-
-
-def test_a_fault_of_one_command_leaves_the_others_alone() -> None:
-    """Its caller hears of it; what the others asked for is done."""
-    broken = Submit(replace(said("x").message, queueing=None))  # a fault of ours
-    decision = went([said("one"), broken, said("two")])
-
-    assert isinstance(decision.answers[1], CommandFailedError)
-    assert [m.text for m in known(decision).conversation.current.heard] == ["one", "two"]  # type: ignore[union-attr]
-
-
-def test_what_the_turn_itself_records_is_never_left_out() -> None:
-    """What follows stands on it: the actor fails, and begins again from the log."""
-    with pytest.raises(CorruptJournalError):
-        went([RecordTurn((TurnFinished(turn=7, outcome="answered"),))], went([]))
 
 
 COMMANDS = st.sampled_from(

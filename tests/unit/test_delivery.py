@@ -86,6 +86,14 @@ def test_what_is_no_button_of_a_question_is_none(data: str) -> None:
     assert read_button(data) is None
 
 
+# --- questions ---
+
+
+def asked(seq: int) -> OutboxItem:
+    """Return the outbox item of a question."""
+    return OutboxItem(seq=seq, turn=1, kind="approval", call_id="c1")
+
+
 def test_a_token_fits_one_call_with_one_set_of_arguments_of_one_session() -> None:
     """SE-04: what was allowed must not allow anything else."""
     anew = replace(APPROVAL, expires_at=APPROVAL.expires_at + timedelta(microseconds=1))
@@ -102,17 +110,8 @@ def test_a_token_fits_one_call_with_one_set_of_arguments_of_one_session() -> Non
     assert found is APPROVAL
     assert find_question(state_with(APPROVAL), "0" * 16) is None
 
-
-# --- questions ---
-
-
-def asked(seq: int) -> OutboxItem:
-    """Return the outbox item of a question."""
-    return OutboxItem(seq=seq, turn=1, kind="approval", call_id="c1")
-
-
-def test_a_question_is_over_when_a_later_step_asks_about_a_call_of_the_same_name() -> None:
-    """Some models number their calls anew in each step."""
+    # A question is over when a later step asks about a call of the same name. Some models number
+    # their calls anew in each step.
     state = state_with(APPROVAL, outbox=(asked(6), asked(9)))
 
     assert question_of(state, state.outbox[0]).is_over

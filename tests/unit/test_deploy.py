@@ -183,8 +183,10 @@ def test_nodes_of_a_cluster_find_each_other_and_may_finish(tmp_path: Path) -> No
             assert f" {folder}\n" in image or f" {folder} " in image
 
 
-def test_the_unit_is_closed_and_leaves_bubblewrap_what_it_needs() -> None:
-    """With one of these bubblewrap, or a program that compiles as it runs, does not start."""
+def test_the_unit_and_the_image_are_closed() -> None:
+    """As far as programs run in them."""
+    # The unit is closed and leaves bubblewrap what it needs. With one of these bubblewrap, or a
+    # program that compiles as it runs, does not start.
     service = unit()
     breaks = (
         "PrivateUsers",
@@ -206,9 +208,8 @@ def test_the_unit_is_closed_and_leaves_bubblewrap_what_it_needs() -> None:
     text = (DEPLOY / "everturn.service").read_text()
     assert [name for name in breaks if f"{name}=" not in text] == []
 
-
-def test_the_image_runs_as_nobody_and_says_how_it_fares() -> None:
-    """What is not in the lock, or runs as root, does not belong into it."""
+    # The image runs as nobody and says how it fares. What is not in the lock, or runs as root, does
+    # not belong into it.
     text = (ROOT / "Dockerfile").read_text()
     copied = {
         name

@@ -144,7 +144,8 @@ def test_a_step_leaves_whole() -> None:
 
 
 def test_the_window_counts_prompt_reply_and_margin() -> None:
-    """Whatever the cap: the request has to fit the model."""
+    """By the agent's own numbers."""
+    # Whatever the cap: the request has to fit the model.
     # 1,000 - 100 of prompt - 400 for the reply - 100 of margin = 400: the question and 3 messages
     spec = agent(
         window_tokens=1000,
@@ -154,6 +155,14 @@ def test_the_window_counts_prompt_reply_and_margin() -> None:
     )
 
     assert len(seqs(render(chat(5), spec))) == 1 + 3
+
+    # The request carries the agents numbers. Unset limits stay unset: the reserve is ours, the
+    # provider gets no invented one.
+    request = render(chat(0), agent(window_tokens=20_000)).request
+
+    assert (request.model, request.temperature) == ("test-model", 0.7)
+    assert request.max_output_tokens is None
+    assert render(chat(0), agent(reserve_tokens=512)).request.max_output_tokens == 512
 
 
 @table("window", range(30, 260, 7))
@@ -314,15 +323,6 @@ def test_a_turn_without_a_reply_keeps_its_question_and_its_steps(outcome: Outcom
     failed = structs.replace(asking("go", steps=(calling("one"),)), outcome=outcome, error="gone")
 
     assert seqs(render(numbered([failed], asking("and now?")), agent())) == [1, 2, 3, 4]
-
-
-def test_the_request_carries_the_agents_numbers() -> None:
-    """Unset limits stay unset: the reserve is ours, the provider gets no invented one."""
-    request = render(chat(0), agent(window_tokens=20_000)).request
-
-    assert (request.model, request.temperature) == ("test-model", 0.7)
-    assert request.max_output_tokens is None
-    assert render(chat(0), agent(reserve_tokens=512)).request.max_output_tokens == 512
 
 
 def test_truncation_cuts_between_characters_and_where_it_gains() -> None:

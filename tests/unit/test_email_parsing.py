@@ -107,7 +107,8 @@ def test_the_secret_address_is_believed_and_no_other() -> None:
 
 
 def test_mail_of_machines_is_left_alone() -> None:
-    """Two machines that answer each other do so for ever."""
+    """And of people, there are so many in an hour."""
+    # Two machines that answer each other do so for ever.
     who = account(1, 1)
     machines = [
         mail_from(ANN, Auto_Submitted="auto-replied"),
@@ -129,9 +130,8 @@ def test_mail_of_machines_is_left_alone() -> None:
     assert all(why_unanswered(fields(mail), who) for mail in machines)
     assert [why_unanswered(fields(mail), who) for mail in people] == ["", "", ""]
 
-
-def test_an_address_has_so_many_mails_in_an_hour() -> None:
-    """By when the server took them: what is read again after a crash is judged the same."""
+    # An address has so many mails in an hour. By when the server took them: what is read again
+    # after a crash is judged the same.
     limit = HourlyLimit(2)
     minutes = (0, 1, 2, 59, 60, 61, 62)
     found = [limit.may(ANN, NOW + timedelta(minutes=each)) for each in minutes]

@@ -282,8 +282,10 @@ def test_whole_turns_leave_in_a_jump_and_the_prompt_says_how_many() -> None:
     assert above.projection.omitted_messages == 26
 
 
-def test_whatever_leaves_makes_room_for_long() -> None:
-    """What just suffices costs the cache now, and again with the next turn."""
+def test_a_cut_makes_room_for_long_and_stays_where_it_is() -> None:
+    """[D2] Each cut costs the provider's cache."""
+    # Whatever leaves makes room for long. What just suffices costs the cache now, and again with
+    # the next turn.
     old = [user("look"), *(m for n in range(3) for m in step(f"c{n}", words(1_000))), said("done")]
     numbers = {"clear_keep_results": 0, "clear_protect_tokens": 0}
     left = list[float]()
@@ -296,9 +298,8 @@ def test_whatever_leaves_makes_room_for_long() -> None:
     assert left
     assert max(left) <= 0.75
 
-
-def test_a_cut_stays_where_it_is_for_many_turns() -> None:
-    """[D2] Each cut costs the provider's cache; the state carries it from turn to turn."""
+    # A cut stays where it is for many turns. [D2] Each cut costs the provider's cache; the state
+    # carries it from turn to turn.
     limits = Limits(window_tokens=24_000, output_tokens=1_000)
     budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
     blocks: tuple[Any, ...] = ()

@@ -302,8 +302,10 @@ def test_each_message_is_said_to_have_left_by_what_took_it_away() -> None:
     assert [m.disposition for m in found.messages] == ["dropped", "dropped", "kept"]
 
 
-def test_an_agent_that_changed_since_is_said_to_have() -> None:
-    """A request of today's agent must never pass for the one that was sent."""
+def test_nothing_is_claimed_that_nobody_knows() -> None:
+    """Neither of another agent nor without a hash or an answer."""
+    # An agent that changed since is said to have. A request of today's agent must never pass for
+    # the one that was sent.
     talk = Talk()
     answer = talk.exchange("one")
     prompt = replace(talk.spec, prompt=PromptSpec(system_prompt="Be brief."))
@@ -315,9 +317,8 @@ def test_an_agent_that_changed_since_is_said_to_have() -> None:
     assert other.request.system == "Be brief."
     assert "other-model, then test-model" in model.why
 
-
-def test_nothing_is_claimed_where_the_log_says_nothing() -> None:
-    """Without a hash, or without an answer, nobody knows what was sent."""
+    # Nothing is claimed where the log says nothing. Without a hash, or without an answer, nobody
+    # knows what was sent.
     talk = Talk()
     talk.ask("one")
     unhashed = talk.add(ModelReplied(text="1"))
@@ -413,8 +414,10 @@ def test_the_work_of_an_explanation_grows_no_faster_than_the_log() -> None:
     assert many < 5 * few
 
 
-def test_nothing_is_read_after_the_answer() -> None:
-    """An early request of a long session is explained without the rest of its log."""
+def test_requests_are_found_in_one_reading_and_compared() -> None:
+    """Of a log of any length."""
+    # Nothing is read after the answer. An early request of a long session is explained without the
+    # rest of its log.
     talk = Talk()
     early = talk.exchange("one")
     for number in range(3):
@@ -426,9 +429,8 @@ def test_nothing_is_read_after_the_answer() -> None:
     assert pages[wanted - 1][-1].seq == early + 1
     assert replay.explanations(lambda _: (talk.spec, TOOLS, FACTS)) == (talk.explain(early),)
 
-
-def test_two_requests_are_found_in_one_reading_and_compared() -> None:
-    """What a person asks of two requests is what became otherwise, not a list of thousands."""
+    # Two requests are found in one reading and compared. What a person asks of two requests is what
+    # became otherwise, not a list of thousands.
     talk = Talk()
     first = talk.exchange("one")
     talk.exchange("two")

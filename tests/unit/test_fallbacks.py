@@ -87,14 +87,28 @@ class Case:
         return [len(model.requests) for model in self.models]
 
 
-async def test_the_own_model_answers_while_it_can() -> None:
-    """Nobody pays for another model without need."""
+async def test_the_own_model_answers_while_it_can(caplog: pytest.LogCaptureFixture) -> None:
+    """And an operator sees it when it does not."""
+    # Nobody pays for another model without need.
     case = Case(["fine"], ["other"])
     reply = await case.ask()
 
     assert (reply.text, reply.fallback) == ("fine", "")
     assert case.models[0].requests == [REQUEST]
     assert case.calls == [1, 0]
+
+    # The log names models and nothing that was said. An operator has to see that another model
+    # answers; nobody has to read the error's text.
+    case = Case([ModelTransientError("secret words")], ["ok"])
+    with caplog.at_level(logging.DEBUG):
+        await case.ask()
+
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.__dict__["model"] == "openai/big"
+    assert record.__dict__["next_model"] == "anthropic/other"
+    assert record.__dict__["error"] == "ModelTransientError"
+    assert not any("secret" in str(value) for value in record.__dict__.values())
 
 
 @table(
@@ -216,7 +230,7 @@ async def test_what_a_fallback_refuses_says_nothing_of_the_own_model() -> None:
 
     assert (reply.text, reply.fallback) == ("at last", "builtin/builtin")
 
-    # The limit of a fallback is never taken for the own models. Else one outage would make every
+    # The limit of a fallback is never taken for the own model's. Else one outage would make every
     # later request of the agent tiny.
     case = Case([DOWN], [ContextOverflowError("4,096 tokens", window_tokens=4096)])
     with pytest.raises(ModelTransientError) as raised:
@@ -410,19 +424,3 @@ async def test_where_all_fail_the_error_says_what_each_said(
     assert raised.value.retry_after_s == retry_after_s
     assert str(raised.value) == f"{errors[0]}; fallback anthropic/other: {errors[1]}"
     assert raised.value.retryable == any(error.retryable for error in errors)
-
-
-async def test_the_log_names_models_and_nothing_that_was_said(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """An operator has to see that another model answers; nobody has to read the error's text."""
-    case = Case([ModelTransientError("secret words")], ["ok"])
-    with caplog.at_level(logging.DEBUG):
-        await case.ask()
-
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert record.__dict__["model"] == "openai/big"
-    assert record.__dict__["next_model"] == "anthropic/other"
-    assert record.__dict__["error"] == "ModelTransientError"
-    assert not any("secret" in str(value) for value in record.__dict__.values())

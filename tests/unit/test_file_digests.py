@@ -41,8 +41,9 @@ def workspace_in(tmp_path: Path) -> Path:
     return folder
 
 
-def test_only_what_is_there_or_is_meant_as_a_file_is_named(workspace: Path) -> None:
-    """People are shown these names: words that are none would hide those that are."""
+def test_only_what_is_there_or_is_meant_as_a_file_is_named(workspace: Path, tmp_path: Path) -> None:
+    """People are shown these names."""
+    # People are shown these names: words that are none would hide those that are.
     found = digests(workspace, ["sh", "-x", "report.sh", "later.sh", "sub", "origin"])
 
     assert [(each.path, each.is_there) for each in found] == [
@@ -50,6 +51,16 @@ def test_only_what_is_there_or_is_meant_as_a_file_is_named(workspace: Path) -> N
         ("report.sh", True),
         ("sub/", True),
     ]
+
+    # Nothing that would hang is opened. A pipe waits for its other end, and a folder of links may
+    # hold itself.
+    os.mkfifo(workspace / "pipe.sh")
+    (workspace / "sub" / "up").symlink_to("..")
+
+    assert paths(workspace, "pipe.sh", "sub") == ["pipe.sh", "sub/"]
+
+    # A workspace that is not there yet is no fault. The first call of a new agent may ask.
+    assert paths(tmp_path / "none", "report.sh", all_files=True) == ["report.sh"]
 
 
 @table(
@@ -165,14 +176,6 @@ def test_a_large_file_is_seen_to_change_without_being_read(workspace: Path) -> N
     assert digests(workspace, ["large.bin"]) != before
 
 
-def test_nothing_that_would_hang_is_opened(workspace: Path) -> None:
-    """A pipe waits for its other end, and a folder of links may hold itself."""
-    os.mkfifo(workspace / "pipe.sh")
-    (workspace / "sub" / "up").symlink_to("..")
-
-    assert paths(workspace, "pipe.sh", "sub") == ["pipe.sh", "sub/"]
-
-
 def test_all_files_are_named_by_their_first_part(workspace: Path) -> None:
     """What can run anything is bound to everything, and people still see what changed."""
     before = {each.path: each.digest for each in digests(workspace, [], all_files=True)}
@@ -192,8 +195,3 @@ def test_a_call_that_names_very_much_is_bound_to_all_of_it(workspace: Path) -> N
 
     assert len(before) <= MAX_DIGESTS
     assert digests(workspace, ["*.txt"]) != before
-
-
-def test_a_workspace_that_is_not_there_yet_is_no_fault(tmp_path: Path) -> None:
-    """The first call of a new agent may ask."""
-    assert paths(tmp_path / "none", "report.sh", all_files=True) == ["report.sh"]

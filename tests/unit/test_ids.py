@@ -17,10 +17,15 @@ hexes = st.text(alphabet="0123456789abcdef", min_size=8, max_size=8)
 
 
 def test_an_id_tells_when_its_session_began() -> None:
-    """Folders sort by time, and a person sees at a glance which one is meant."""
+    """By a clock that is known."""
+    # Folders sort by time, and a person sees at a glance which one is meant.
     now = datetime(2026, 11, 22, 1, 49, 56, 123999, tzinfo=timezone(timedelta(hours=3)))
 
     assert new_session_id(now, "3f9a2c1b") == "20261121T224956123-3f9a2c1b"
+
+    # A time without zone is refused. It would sort wrongly by some hours.
+    with pytest.raises(ValueError, match="aware"):
+        new_session_id(datetime(2026, 1, 1), "3f9a2c1b")  # noqa: DTZ001 - that is the point
 
 
 @given(instants, instants, hexes, hexes)
@@ -63,9 +68,3 @@ def test_an_id_is_not_made_of_anything_else(random_hex: str) -> None:
     """A caller that passes something else made a mistake, and is told so."""
     with pytest.raises(ValueError, match="hex digits"):
         new_session_id(datetime(2026, 1, 1, tzinfo=UTC), random_hex)
-
-
-def test_a_time_without_zone_is_refused() -> None:
-    """It would sort wrongly by some hours."""
-    with pytest.raises(ValueError, match="aware"):
-        new_session_id(datetime(2026, 1, 1), "3f9a2c1b")  # noqa: DTZ001 - that is the point

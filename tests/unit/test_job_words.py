@@ -121,8 +121,10 @@ def test_instants_are_told_by_the_clock_that_is_asked_for() -> None:
     assert wall_text("2026-07-01T06:30:00.000000Z") == "2026-07-01 06:30:00"
 
 
-def test_who_is_told_is_named_and_an_address_only_by_its_host() -> None:
-    """The rest of an address may be a secret, and this is printed on screens and into logs."""
+def test_neither_secrets_nor_folders_of_the_machine_are_shown() -> None:
+    """Clients learn whom and where, and no more."""
+    # Who is told is named and an address only by its host. The rest of an address may be a secret,
+    # and this is printed on screens and into logs.
     hook = "https://ann:pw@hooks.example.org:8443/s3cret?key=s3cret"
     places = (
         None,
@@ -139,6 +141,22 @@ def test_who_is_told_is_named_and_an_address_only_by_its_host() -> None:
         "session 20261201T083000000-aa4b5a63",
         "webhook at https://hooks.example.org:8443",
     ]
+
+    # Files are named without the folders of the machine. Clients of the API learn where a fault is,
+    # and not who runs the gateway where.
+    fault = Fault(
+        file=PLACES.workspace / "schedules" / "a.yaml",
+        line=2,
+        message=f"is also the id of the job in {PLACES.agents_dir}/helper/agent.yaml",
+    )
+
+    assert JobFaultBody.of(fault, PLACES) == JobFaultBody(
+        file=".everturn/schedules/a.yaml",
+        line=2,
+        field="",
+        message="is also the id of the job in agents/helper/agent.yaml",
+    )
+    assert PLACES.name(Path("/etc/passwd")) == "passwd"
 
 
 def test_all_that_a_job_says_is_shown() -> None:
@@ -215,20 +233,3 @@ def test_what_became_of_runs_and_what_is_to_come_is_told() -> None:
     assert coming_text(body("done")) == "done"
     assert coming_text(body("waiting", why="no agent")) == "no agent"
     assert coming_text(body(next_at=AT)).startswith("next 2026-12-01 ")
-
-
-def test_files_are_named_without_the_folders_of_the_machine() -> None:
-    """Clients of the API learn where a fault is, and not who runs the gateway where."""
-    fault = Fault(
-        file=PLACES.workspace / "schedules" / "a.yaml",
-        line=2,
-        message=f"is also the id of the job in {PLACES.agents_dir}/helper/agent.yaml",
-    )
-
-    assert JobFaultBody.of(fault, PLACES) == JobFaultBody(
-        file=".everturn/schedules/a.yaml",
-        line=2,
-        field="",
-        message="is also the id of the job in agents/helper/agent.yaml",
-    )
-    assert PLACES.name(Path("/etc/passwd")) == "passwd"

@@ -89,13 +89,21 @@ def definitions(*names: str, size: int = 0) -> list[RemoteDefinition]:
     return [RemoteDefinition(name=name, parameters=parameters) for name in names]
 
 
-def test_only_what_is_included_is_offered_and_a_pattern_without_a_tool_is_told() -> None:
-    """A typing error in `include` would otherwise leave a tool out without a word."""
+def test_only_what_is_included_is_offered_in_few_words() -> None:
+    """All of it stands in every request."""
+    # Only what is included is offered and a pattern without a tool is told. A typing error in
+    # `include` would otherwise leave a tool out without a word.
     settings = McpServerSettings(name="s", command="x", include=("get_*", "make", "delet"))
     listing = listing_of(definitions("make", "get_b", "delete", "get_a", "maker"), settings)
 
     assert [tool.name for tool in listing.tools] == ["get_a", "get_b", "make"]
     assert listing.faults == ("include names 'delet', and the server has no such tool",)
+
+    # A description is bounded and holds no control characters. It stands in every request; what
+    # cannot be seen in it cannot be judged by a person either.
+    assert shortened(" Gets\tit.\x00\u202e\nThen more. ") == "Gets it.  \nThen more."
+    assert len(shortened("word " * 1000)) <= DESCRIPTION_CHARACTERS
+    assert shortened("word " * 1000).endswith("word wor…")
 
 
 @table("size", [0, 1500])
@@ -108,13 +116,6 @@ def test_a_server_has_so_many_tools_and_no_more(size: int) -> None:
     assert [tool.name for tool in listing.tools] == names[:kept]
     assert kept == (63 if size else TOOLS_MOST)  # 63 of 1,550 bytes are 96 KiB
     assert listing.faults[0].startswith(f"{1000 - kept} tools are left out, '{names[kept]}'")
-
-
-def test_a_description_is_bounded_and_holds_no_control_characters() -> None:
-    """It stands in every request; what cannot be seen in it cannot be judged by a person either."""
-    assert shortened(" Gets\tit.\x00\u202e\nThen more. ") == "Gets it.  \nThen more."
-    assert len(shortened("word " * 1000)) <= DESCRIPTION_CHARACTERS
-    assert shortened("word " * 1000).endswith("word wor…")
 
 
 # --- results ---
@@ -224,15 +225,16 @@ def test_quotes_in_a_text_are_no_texts() -> None:
 # --- settings ---
 
 
-def test_a_server_is_a_program_or_an_address() -> None:
-    """Both, or neither, would leave open which of the two it is."""
+def test_a_server_is_a_program_or_an_address_and_keeps_its_secrets() -> None:
+    """Logs show all of it but these."""
+    # A server is a program or an address. Both, or neither, would leave open which of the two it
+    # is.
     for command, url in (("", ""), ("x", "http://x")):
         with pytest.raises(ValueError, match="needs either a command or a url"):
             McpServerSettings(name="s", command=command, url=url)
 
-
-def test_secrets_are_what_a_name_tells_to_be_one() -> None:
-    """They must not be read in a log; what is no secret must stay readable there."""
+    # Secrets are what a name tells to be one. They must not be read in a log; what is no secret
+    # must stay readable there.
     settings = McpServerSettings(
         name="s",
         url="https://user:pa55word@host/mcp?api_key=q-1234&team=blue",

@@ -93,8 +93,10 @@ async def test_the_power_goes_while_a_chosen_result_is_saved(left: str, *, kept:
         assert await store.read_result(SESSION_ID, "call_1") == left
 
 
-async def test_a_disk_without_power_can_be_opened_anew_at_once() -> None:
-    """A crashed process does not close its store; the next one must not be locked out."""
+async def test_a_disk_is_of_one_store_at_a_time() -> None:
+    """And each store has one."""
+    # A disk without power can be opened anew at once. A crashed process does not close its store;
+    # the next one must not be locked out.
     disk = MemoryDisk()
     async with open_memory_store(disk) as crashed:
         await crashed.append(SESSION_ID, LOG, expected_seq=0)
@@ -106,9 +108,7 @@ async def test_a_disk_without_power_can_be_opened_anew_at_once() -> None:
             assert await store.load(SESSION_ID) is not None
         assert disk.user is None
 
-
-async def test_without_a_disk_every_store_has_its_own() -> None:
-    """Stateless turns must not see each other."""
+    # Without a disk every store has its own. Stateless turns must not see each other.
     async with open_memory_store() as one, open_memory_store() as two:
         await one.append(SESSION_ID, LOG, expected_seq=0)
 

@@ -278,8 +278,6 @@ def test_a_person_in_such_a_turn_is_told_of_its_end() -> None:
 
 def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
     """No model and no turn stands between it and the people."""
-    # An announcement is owed as it stands with or without a turn. No model and no turn stands
-    # between it and the people.
     said = Announced(text="Stand-up!", title="Stand-up", delivers=True)
     first = apply(None, Event(seq=1, at=START, body=SessionStarted(session_id="s", key=KEY)))
 
@@ -564,9 +562,8 @@ def test_what_is_given_up_is_owed_as_a_word_and_told_to_the_model() -> None:
     assert lost("unknown", "planned").text.endswith("It may have come all the same.")
     assert lost("unsent", "planned", kind="file").text.startswith("A file from")
 
-
-def test_one_word_tells_of_all_that_was_given_up_until_it_is_laid_out() -> None:
-    """A day of outage ends in one message."""
+    # One word tells of all that was given up until it is laid out. A day of outage ends in one
+    # message.
     items = tuple(
         OutboxItem(
             seq=n,
