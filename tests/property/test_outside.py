@@ -198,9 +198,7 @@ def test_a_call_has_behind_it_what_was_shown_when_it_was_written() -> None:
     assert beside == ()
     assert behind_calls(_open(session)) == ("page 1",)
 
-
-def test_a_log_of_an_older_version_is_judged_by_its_turn() -> None:
-    """Replies of before do not tell what was shown: the running turn still does."""
+    # Replies of before do not tell what was shown: the running turn still does.
     session = LiveSession(agent("everturn", 9_000))
     session.begin("look")
     session.call()

@@ -73,25 +73,15 @@ st.register_type_strategy(
 )
 # JSON has no others, and none is let in: `sound_seconds`.
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
-bodies = st.one_of(*[st.from_type(kind) for kind in get_args(Body)])
-events = st.builds(Event, seq=st.integers(1, 2**53), at=instants, body=bodies)
-
-
-@given(events)
-def test_an_event_survives_being_written_as_json(event: Event) -> None:
-    """The log is the truth: what is read back is what happened."""
-    text = json.dumps(to_record(event))
-
-    assert from_record(json.loads(text)) == event
 
 
 @table("kind", get_args(Body))
 def test_every_type_of_event_has_a_name_and_comes_back(kind: type[Body]) -> None:
     """A type that was forgotten would be found by the first person who restarts."""
 
-    @given(st.builds(Event, seq=st.integers(1, 99), at=instants, body=st.from_type(kind)))
+    @given(st.builds(Event, seq=st.integers(1, 2**53), at=instants, body=st.from_type(kind)))
     def round_trip(event: Event) -> None:
-        record = to_record(event)
+        record = json.loads(json.dumps(to_record(event)))
 
         assert record["type"] == type_name(event.body)
         assert isinstance(from_record(record).body, kind)

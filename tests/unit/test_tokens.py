@@ -77,11 +77,6 @@ def test_a_message_is_counted_once() -> None:
     assert estimate_message(message) == 6
 
 
-def test_no_tools_cost_nothing() -> None:
-    """An agent without tools must not pay for an empty list."""
-    assert estimate_tools(()) == 0
-
-
 def test_tools_cost_their_json() -> None:
     """Tool definitions can be larger than the prompt; a budget without them overflows."""
     parameters = MappingProxyType({"type": "object", "properties": {"q": {"type": "string"}}})
@@ -92,3 +87,6 @@ def test_tools_cost_their_json() -> None:
     )
 
     assert estimate_tools([tool]) == len(wire) // 4
+
+    # An agent without tools must not pay for an empty list.
+    assert estimate_tools(()) == 0

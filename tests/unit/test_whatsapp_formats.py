@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from support.tables import table
 
 from everturn_actors.model import ConversationKey
@@ -65,7 +64,7 @@ def test_a_long_text_comes_in_pieces_that_whatsapp_takes() -> None:
     assert CHUNK_UNITS < 4_096
 
 
-@pytest.mark.parametrize(
+@table(
     ("chat", "fields"),
     [
         ("16505551234", {"recipient_type": "individual", "to": "16505551234"}),
