@@ -61,9 +61,16 @@ def test_the_first_answer_says_what_it_is(said: str) -> None:
     assert "not a language model" in WHAT_IT_IS
 
 
-def test_later_answers_show_that_the_conversation_is_there() -> None:
-    """So a restart that lost something would be seen."""
+async def test_later_answers_show_that_the_conversation_is_there() -> None:
+    """And each comes as a model's would."""
+    # So a restart that lost something would be seen.
     assert reply_to(request("a", "b", "c")).text == "You said: “c”. I can see 3 messages of yours."
+
+    # It streams what it says. As a model would.
+    said: list[str] = []
+    reply = await BuiltinResponder().complete(request("hello", tools=()), said.append)
+    assert "".join(said) == reply.text
+    assert len(said) > 1
 
 
 @table("said", ["help", "Help!", "/help"])
@@ -148,11 +155,3 @@ def test_any_message_is_answered(said: str, tools: tuple[ToolDefinition, ...]) -
 def test_the_words_are_the_text(text: str) -> None:
     """Shown word by word, it reads as it is kept."""
     assert "".join(words(text)) == text
-
-
-async def test_it_streams_what_it_says() -> None:
-    """As a model would."""
-    said: list[str] = []
-    reply = await BuiltinResponder().complete(request("hello", tools=()), said.append)
-    assert "".join(said) == reply.text
-    assert len(said) > 1

@@ -144,8 +144,10 @@ channels:
     )
 
 
-def test_a_channel_that_is_off_needs_nothing(tmp_path: Path) -> None:
-    """Whoever switches one off need not keep its token in the environment."""
+def test_a_channel_that_is_not_opened_needs_no_token(tmp_path: Path) -> None:
+    """Whether it is off, or nobody opens it now."""
+    # A channel that is off needs nothing. Whoever switches one off need not keep its token in the
+    # environment.
     text = """\
 channels:
   telegram:
@@ -163,6 +165,16 @@ channels:
             " set it, or give a default: ${NOT_SET:-...}"
         )
     ]
+
+    # A command that opens no channel needs no token. `everturn pair approve` in another terminal
+    # must not ask for the token of the bot.
+    file = tmp_path / "everturn.yaml"
+    file.write_text('channels: {telegram: {bot_token: "${NOT_SET}"}}\nroutes: [{agent: a}]\n')
+    config = load_config(file, environ={}, with_channels=False)
+
+    assert [route.agent for route in config.routes] == ["a"]
+    with pytest.raises(ConfigError, match="NOT_SET is not set"):
+        load_config(file, environ={})
 
 
 @table(
@@ -361,14 +373,3 @@ routes:
     assert faults_of(tmp_path, text) == [
         ":1: routes[0].match.gateway: is Duragent's name for channel; keep one of the two"
     ]
-
-
-def test_a_command_that_opens_no_channel_needs_no_token(tmp_path: Path) -> None:
-    """`everturn pair approve` in another terminal must not ask for the token of the bot."""
-    file = tmp_path / "everturn.yaml"
-    file.write_text('channels: {telegram: {bot_token: "${NOT_SET}"}}\nroutes: [{agent: a}]\n')
-    config = load_config(file, environ={}, with_channels=False)
-
-    assert [route.agent for route in config.routes] == ["a"]
-    with pytest.raises(ConfigError, match="NOT_SET is not set"):
-        load_config(file, environ={})

@@ -199,16 +199,10 @@ def test_tools_are_found_by_their_folders(tmp_path: Path) -> None:
         ("---\nnever closed", ""),
         ("# Title\n", ""),
         ("", ""),
+        # It is sent with every request.
+        ("word " * 1000, "word " * 58 + "word…"),
     ],
 )
 def test_a_summary_is_the_first_thing_that_a_manual_says(text: str, said: str) -> None:
     """It is all that the model knows of a tool until it asks for more."""
     assert summary(text) == said
-
-
-def test_a_long_summary_ends_at_a_word() -> None:
-    """It is sent with every request."""
-    said = summary("word " * 1000)
-
-    assert len(said) <= 300
-    assert said.endswith("word…")

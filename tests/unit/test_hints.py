@@ -130,7 +130,8 @@ def test_what_disproves_a_limit() -> None:
 
 
 def test_refused_tools_are_offered_again_a_day_later() -> None:
-    """A server that was started without its parser is started anew some day."""
+    """And at once, where somebody forgets what was learnt."""
+    # A server that was started without its parser is started anew some day.
     known = with_tools_refused(FACTS, said="no tools", now=START)
     later = statistics_at(known, START + 24 * HOUR)
     again = with_tools_refused(later, said="no tools", now=START + 24 * HOUR)
@@ -141,9 +142,7 @@ def test_refused_tools_are_offered_again_a_day_later() -> None:
     assert with_success(later, 0, had_tools=True).no_tools is None
     assert with_success(known, 0, had_tools=False).no_tools is not None
 
-
-def test_forgetting_leaves_what_was_measured() -> None:
-    """The tokenizer is still the same."""
+    # Forgetting leaves what was measured. The tokenizer is still the same.
     known = with_window(with_tools_refused(limited(), said="no", now=START), 4_096)
 
     assert without_hints(known) == with_window(FACTS, 4_096)
