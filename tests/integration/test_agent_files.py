@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import httpx2
 from support.gateway import open_http_gateway
-from support.tables import table
+from support.tables import wrong_rows
 
 from everturn_gateway.config.settings import ConsoleConfig, ServerConfig
 from everturn_gateway.specs.agent_files import FILE_BYTES_MAX
@@ -40,6 +40,7 @@ async def write(path: Path, text: str) -> None:
 
 async def test_a_file_is_read_changed_and_in_force(tmp_path: Path) -> None:
     """The agent that answers next is the new one; a new file needs no version."""
+    notes = tmp_path / "agents" / "test" / "docs" / "notes.md"
     async with editing(tmp_path) as client:
         read = await client.get(f"{FILES}/agent.yaml")
         text = read.json()["text"].replace("spec:", "  description: Edited.\nspec:", 1)
@@ -52,26 +53,20 @@ async def test_a_file_is_read_changed_and_in_force(tmp_path: Path) -> None:
         listed = (await client.get(FILES)).json()["files"]
         again = await client.get(f"{FILES}/docs/notes.md")
 
+        # Nobody overwrites what somebody else wrote, by a change, as new, or unread.
+        await write(notes, "two")
+        body = {"text": "mine"}
+        version = {"If-Match": made.headers["etag"]}
+        stale = await client.put(f"{FILES}/docs/notes.md", json=body, headers=version)
+        new = await client.put(f"{FILES}/docs/notes.md", json=body, headers={"If-None-Match": "*"})
+        blind = await client.put(f"{FILES}/docs/notes.md", json=body)
+
+    assert (stale.status_code, new.status_code, blind.status_code) == (412, 412, 428)
+    assert await anyio.Path(notes).read_text() == "two"
     assert (read.status_code, changed.status_code, made.status_code) == (200, 200, 200)
     assert (await anyio.Path(tmp_path / "agents/test/agent.yaml").read_text()) == text
     assert listed == ["agent.yaml", "docs/notes.md"]
     assert (again.json()["text"], again.headers["etag"]) == ("é\n", made.headers["etag"])
-
-
-async def test_nobody_overwrites_what_somebody_else_wrote(tmp_path: Path) -> None:
-    """Neither a change, nor a new file, nor one whose version was never read."""
-    notes = tmp_path / "agents" / "test" / "notes.md"
-    async with editing(tmp_path) as client:
-        await write(notes, "one")
-        etag = (await client.get(f"{FILES}/notes.md")).headers["etag"]
-        await write(notes, "two")
-        body = {"text": "mine"}
-        stale = await client.put(f"{FILES}/notes.md", json=body, headers={"If-Match": etag})
-        new = await client.put(f"{FILES}/notes.md", json=body, headers={"If-None-Match": "*"})
-        blind = await client.put(f"{FILES}/notes.md", json=body)
-
-    assert (stale.status_code, new.status_code, blind.status_code) == (412, 412, 428)
-    assert await anyio.Path(notes).read_text() == "two"
 
 
 async def test_what_would_be_wrong_is_told_with_its_line(tmp_path: Path) -> None:
@@ -116,8 +111,7 @@ OUTSIDE = [
 ]
 
 
-@table("path", OUTSIDE)
-async def test_nothing_outside_of_the_folder_is_read_or_written(tmp_path: Path, path: str) -> None:
+async def test_nothing_outside_of_the_folder_is_read_or_written(tmp_path: Path) -> None:
     """Not by dots, not through links, and not what the agent itself or a program keeps there."""
     folder = tmp_path / "agents" / "test"
     async with editing(tmp_path) as client:
@@ -125,19 +119,27 @@ async def test_nothing_outside_of_the_folder_is_read_or_written(tmp_path: Path, 
         await write(folder / "memory" / "notes.md", "its own")
         os.symlink(tmp_path / "elsewhere", folder / "out")
         os.symlink(tmp_path / "elsewhere" / "secret.txt", folder / "link.txt")
-        read = await client.get(f"{FILES}/{path}")
-        wrote = await client.put(
-            f"{FILES}/{path}", json={"text": "x"}, headers={"If-None-Match": "*"}
-        )
-        tried = await client.post(VALIDATE, json={"files": {path: "x"}})
-        listed = (await client.get(FILES)).json()["files"]
+        before = {each async for each in anyio.Path(tmp_path / "agents").rglob("*")}
+        with wrong_rows(len(OUTSIDE)) as row_of:
+            for path in OUTSIDE:
+                with row_of(path):
+                    read = await client.get(f"{FILES}/{path}")
+                    wrote = await client.put(
+                        f"{FILES}/{path}", json={"text": "x"}, headers={"If-None-Match": "*"}
+                    )
+                    tried = await client.post(VALIDATE, json={"files": {path: "x"}})
+                    listed = (await client.get(FILES)).json()["files"]
+                    now = {each async for each in anyio.Path(tmp_path / "agents").rglob("*")}
+
+                    assert read.status_code in {404, 405, 422}
+                    assert wrote.status_code in {404, 405, 422}
+                    assert tried.status_code in {200, 422}
+                    assert listed == ["agent.yaml"]
+                    assert now == before
     found = {each.name async for each in anyio.Path(tmp_path).rglob("*") if await each.is_file()}
 
-    assert read.status_code in {404, 405, 422}
-    assert wrote.status_code in {404, 405, 422}
-    assert tried.status_code in {200, 422}
-    assert listed == ["agent.yaml"]
     assert await anyio.Path(tmp_path / "elsewhere" / "secret.txt").read_text() == "secret"
+    assert await anyio.Path(folder / "memory" / "notes.md").read_text() == "its own"
     assert {"x", "passwd", "config"}.isdisjoint(found)
 
 

@@ -91,11 +91,17 @@ def shown(request: ModelRequest) -> dict[str, list[str]]:
 
 
 async def test_an_image_reaches_the_model_in_its_turn_and_in_later_ones(tmp_path: Path) -> None:
-    """A person asks about the picture again, also after the gateway was restarted."""
+    """A person asks about the picture again, also after the gateway was restarted.
+
+    Whoever reads the conversation can fetch each file, by what its sender called it.
+    """
+    name = attachment_of(NOTES).name
     async with open_on_disk(tmp_path) as test:
         first = await test.service.submit(saying(test, "who is this?", CAT, NOTES))
         await first.result()
         one = test.provider.requests[0]
+        found = await test.service.reader.media(first.session_id, name)
+        none = await test.service.reader.media(first.session_id, "events.jsonl")
     async with open_on_disk(tmp_path) as test:
         second = await test.service.submit(saying(test, "and now?"))
         await second.result()
@@ -107,6 +113,11 @@ async def test_an_image_reaches_the_model_in_its_turn_and_in_later_ones(tmp_path
     assert one.messages[0] == two.messages[0]
     [message] = [m for m in one.messages if isinstance(m, UserMessage)]
     assert [a.media_type for a in message.attachments] == ["image/png", "text/plain"]
+    assert found == (
+        Attachment(name=name, media_type="text/plain", file_name="notes.txt", size_bytes=8),
+        NOTES.data,
+    )
+    assert none is None
 
 
 async def test_the_log_and_the_snapshot_give_the_same_request(tmp_path: Path) -> None:
@@ -292,22 +303,6 @@ async def test_an_image_that_is_gone_is_told_in_words(
     assert shown(request) == {"look": [], "again": []}
     assert found is None
     assert "an image cannot be read; the model is told of it in words" in caplog.messages
-
-
-async def test_a_file_can_be_fetched_with_what_its_sender_called_it(tmp_path: Path) -> None:
-    """Whoever reads a conversation wants to see what was in it."""
-    name = attachment_of(NOTES).name
-    async with open_on_disk(tmp_path) as test:
-        submission = await test.service.submit(saying(test, "keep", NOTES))
-        await submission.result()
-        found = await test.service.reader.media(submission.session_id, name)
-        none = await test.service.reader.media(submission.session_id, "events.jsonl")
-
-    assert found == (
-        Attachment(name=name, media_type="text/plain", file_name="notes.txt", size_bytes=8),
-        NOTES.data,
-    )
-    assert none is None
 
 
 async def test_a_stateless_turn_has_its_images_and_those_before() -> None:

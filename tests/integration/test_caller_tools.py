@@ -78,7 +78,11 @@ async def test_the_agents_tools_run_beside_those_of_the_caller() -> None:
     async with open_test_service(provider=provider, tools={"own": own}) as test:
         given = await ask(test)
         done = await answer(test, given, "from b", "from d")
+        (explained,) = await test.service.reader.explain(done.session_id, done.message_seq)
 
+    # What the model saw stays to be looked at, the caller's tools included.
+    assert explained.verdict == "same"
+    assert {tool.name for tool in explained.request.tools} == {"own", "brought"}
     assert [call.call_id for call in given.handed_over] == ["b", "d"]
     assert done.text == "done"
     assert [r.text for r in results(test, 1)] == ["own a", "from b", "own c", "from d"]
@@ -144,17 +148,6 @@ async def test_a_restart_changes_nothing_for_the_caller() -> None:
     assert done.text == "done"
     assert [r.text for r in results(test, 0)] == ["own a", "from b"]
     assert own.runs == 1
-
-
-async def test_a_request_with_tools_of_the_caller_is_made_again_as_it_was() -> None:
-    """What the model saw stays to be looked at, the caller's tools included."""
-    provider = ScriptedProvider(calling(("a", "brought")), "done")
-    async with open_test_service(provider=provider) as test:
-        done = await answer(test, await ask(test), "from a")
-        (explained,) = await test.service.reader.explain(done.session_id, done.message_seq)
-
-    assert explained.verdict == "same"
-    assert [tool.name for tool in explained.request.tools] == ["brought"]
 
 
 async def test_what_no_call_gave_is_refused() -> None:
