@@ -17,6 +17,7 @@ from support.examples import LONG_RUN
 from support.full_checks import Model, Outcome, Point
 from support.full_cuts import cut_all
 from support.full_proof import Proof
+from support.tables import table
 
 INDEX = "index.sqlite"  # a cache that nothing relies on: each crash point finds it empty
 CUT_STEP = 211  # bytes between two cuts; the benchmark cuts at every byte
@@ -91,7 +92,7 @@ def test_what_a_killed_gateway_did_not_sync_is_synced_before_it_is_relied_on(
     assert len(found) >= 4
 
 
-@pytest.mark.parametrize(("model", "stride"), MODELS, ids=[model for model, _ in MODELS])
+@table(("model", "stride"), MODELS, parts=2)
 def test_a_new_gateway_goes_on_after_a_crash(proof: Proof, model: Model, stride: int) -> None:
     """Nothing lost, nothing twice, nobody left without an answer, and the same told as ever."""
     points = [*proof.points(model)][stride // 2 :: stride]

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-import pytest
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 from support.crashing import CrashingStore, Moment, check_calls, check_log, check_request
 from support.examples import LONG_RUN
 from support.patience import WAIT_S
 from support.stores import FileWorld, MemoryWorld, World
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.context.render import render
@@ -319,7 +319,7 @@ async def die_at(life: Life, at: tuple[int, Moment]) -> None:
     await check(life, session_id, crashed=True)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@table("moment", MOMENTS)
 async def test_a_turn_survives_the_end_of_the_process_at_every_write(moment: Moment) -> None:
     """Whatever the instant: nothing accepted is lost, nothing is done twice, the turn goes on."""
     writes = await count_writes(MemoryWorld())
