@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
@@ -172,21 +171,12 @@ async def test_folders_that_rule_the_agent_are_closed(tmp_path: Path) -> None:
     assert await call("search_files", query="two", pattern="*.md") == "files/notes.md:2: two"
     assert "policy" not in await call("list_files", pattern="*.yaml")
 
-
-@table("folder", ["agents/a", "agents", ".everturn"])
-async def test_a_workspace_that_is_such_a_folder_is_closed(tmp_path: Path, folder: str) -> None:
-    """There everything rules some agent."""
-    home, state = tmp_path / "agents" / "a", tmp_path / ".everturn"
-    environment = replace(
-        tool_environment(tmp_path), files=tmp_path / folder, home=home, state=state
-    )
-    for each in (home, state):
-        each.mkdir(parents=True)
-
-    with refused("closed to file tools"):
-        await Caller(file_tools(environment, read_only=False))("list_files")
-    with refused("closed to file tools"):
-        await Caller(file_tools(environment, read_only=False))("write_file", path="a", content="x")
+    for folder in ("agents/a", "agents", ".everturn"):  # there everything rules some agent
+        call = Caller(file_tools(replace(whole, files=tmp_path / folder), read_only=False))
+        with refused("closed to file tools"):
+            await call("list_files")
+        with refused("closed to file tools"):
+            await call("write_file", path="a", content="x")
 
 
 # --- reading and writing ---
@@ -469,7 +459,15 @@ async def test_many_and_long_lines_and_many_files_are_bounded(
 async def test_nothing_of_the_environment_reaches_the_finder(
     tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keys stand in the gateway's environment."""
+    """Keys stand in the gateway's environment.
+
+    Nor does it take time to import anything but the standard library: each search starts it anew.
+    """
+    command = [sys.executable, "-I", "-S", "-B", str(finder.__file__)]
+    done = await anyio.run_process(command, input=b"{}", check=False)
+    assert b"KeyError" in done.stderr
+    assert b"ModuleNotFoundError" not in done.stderr
+
     teller = tmp_path / "teller.py"
     teller.write_text(
         "import json, os\n"
@@ -484,12 +482,3 @@ async def test_nothing_of_the_environment_reaches_the_finder(
 
     assert found.hits[0].line.replace(" LC_CTYPE", "").replace("LC_CTYPE ", "") == "LD_LIBRARY_PATH"
     assert str(tmp_path) not in found.hits[1].line
-
-
-def test_the_finder_needs_the_standard_library_alone() -> None:
-    """It is started anew for each search, without anything that takes time to import."""
-    command = [sys.executable, "-I", "-S", "-B", str(finder.__file__)]
-    done = subprocess.run(command, input=b"{}", capture_output=True, check=False)
-
-    assert b"KeyError" in done.stderr
-    assert b"ModuleNotFoundError" not in done.stderr

@@ -132,34 +132,26 @@ async def test_the_stream_of_a_turn_tells_what_waits_and_what_was_decided(tmp_pa
         assert told["done"]["content"] == "done"
 
 
-@table(
-    ("word", "status", "kind"),
-    [
+async def test_a_word_that_does_not_count_is_refused_with_its_reason(tmp_path: Path) -> None:
+    """A client that is wrong has to learn why, and the call goes on waiting."""
+    rows: list[tuple[dict[str, Any], int, str]] = [
         ({"call_id": "other", "decision": "deny"}, 404, "unknown-approval"),
         ({"call_id": "c1", "decision": "perhaps"}, 422, "invalid-input"),
         ({"call_id": "", "decision": "deny"}, 422, "invalid-input"),
-        (
-            {"call_id": "c1", "decision": "deny", "arguments_hash": "0"},
-            409,
-            "approval-closed",
-        ),
+        ({"call_id": "c1", "decision": "deny", "arguments_hash": "0"}, 409, "approval-closed"),
         ({"call_id": "c1", "decision": "deny", "sender": "eve"}, 403, "not-an-approver"),
-    ],
-)
-async def test_a_word_that_does_not_count_is_refused_with_its_reason(
-    tmp_path: Path, word: dict[str, Any], status: int, kind: str
-) -> None:
-    """A client that is wrong has to learn why, and the call goes on waiting."""
+    ]
     async with (
         shell_agent(tmp_path, approvers=["admin"]) as gateway,
         gateway.client() as client,
     ):
         session_id, _ = await begin(gateway, client, running("echo hi"))
-        answer = await client.post(path(session_id, "approve"), json=word)
+        for word, status, kind in rows:
+            answer = await client.post(path(session_id, "approve"), json=word)
 
-        assert answer.status_code == status
-        assert answer.json()["type"].endswith(kind)
-        assert len((await client.get(path(session_id))).json()["approvals"]) == 1
+            assert answer.status_code == status, word
+            assert answer.json()["type"].endswith(kind)
+            assert len((await client.get(path(session_id))).json()["approvals"]) == 1
 
 
 @table("kind", ["here", "http"])

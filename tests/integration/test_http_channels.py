@@ -16,7 +16,11 @@ from everturn_gateway.doctor.channel_words import channel_text
 
 
 async def test_how_channels_fare_is_told_with_the_token(tmp_path: Path) -> None:
-    """Names of bots and errors of platforms are for whoever runs the gateway."""
+    """Names of bots and errors of platforms are for whoever runs the gateway.
+
+    What a channel leaves undone stands in its line: a bot that receives looks well, while one of
+    its chats is deaf.
+    """
     server = ServerConfig(api_token="user-token")  # noqa: S106 - made up
     async with open_http_gateway(tmp_path, server=server) as gateway:
         gateway.channels = TwoChannels()
@@ -28,12 +32,7 @@ async def test_how_channels_fare_is_told_with_the_token(tmp_path: Path) -> None:
 
     assert asked == (WELL, ILL)
     assert stranger.status_code == 401
-
-
-def test_what_a_channel_leaves_undone_stands_in_its_line() -> None:
-    """A bot that receives looks well, while one of its chats is deaf."""
     line = channel_text(WELL)
-
     assert "1 chat waits, the longest (-100) since " in line
     assert line.endswith(": the disk does not answer; 2 events could not be read")
 

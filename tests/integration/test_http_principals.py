@@ -605,31 +605,6 @@ async def test_whoever_began_a_session_pays_and_stops_at_the_daily_limit(tmp_pat
     assert everything["total"]["calls"] == 3
 
 
-async def test_media_of_another_session_is_not_there(tmp_path: Path) -> None:
-    """A file's name is the hash of its bytes, which whoever has the bytes knows."""
-    image = body_of(picture())
-    async with people(tmp_path) as gateway:
-        alice = await gateway.client("alice", "talk")
-        bob = await gateway.client("bob", "talk")
-        hers, his = await begin(alice), await begin(bob)
-        await alice.post(
-            f"{SESSIONS}/{hers}/messages", json={"content": "Look", "attachments": [image]}
-        )
-        history = (await alice.get(f"{SESSIONS}/{hers}/messages")).json()
-        url = history["messages"][0]["attachments"][0]["url"]
-        own = await alice.get(url)
-        through_his = await bob.get(url.replace(hers, his))
-        through_hers = await bob.get(url)
-        tricks = [
-            (await bob.get(f"{SESSIONS}/{his}/media/{each}")).status_code
-            for each in (f"..%2F..%2F{hers}%2Fmedia%2F{url.rpartition('/')[2]}", "%2e%2e", hers)
-        ]
-
-    assert own.status_code == 200
-    assert (through_his.status_code, through_hers.status_code) == (404, 404)
-    assert set(tricks) == {404}
-
-
 async def test_whoever_is_limited_to_agents_is_told_of_no_other_in_any_way(tmp_path: Path) -> None:
     """Not by numbers of all of them, nor by the words of an error about one that is gone."""
     folder = tmp_path / "agents"
@@ -653,29 +628,54 @@ async def test_whoever_is_limited_to_agents_is_told_of_no_other_in_any_way(tmp_p
     assert context.json()["type"] == told.json()["type"] == "urn:everturn:problem:unknown-agent"
 
 
-async def test_a_response_and_a_call_that_waits_are_their_principals_own(tmp_path: Path) -> None:
-    """Ids that somebody else got hold of open nothing."""
+async def test_a_file_a_response_and_a_call_that_waits_are_their_principals_own(
+    tmp_path: Path,
+) -> None:
+    """Ids that somebody else got hold of open nothing.
+
+    A file's name is the hash of its bytes, which whoever has the bytes knows.
+    """
+    image = body_of(picture())
     call = ToolCall(call_id="c", name="mine")
-    provider = ScriptedProvider(Reply(calls=(call,)), "for bob", "for alice")
+    provider = ScriptedProvider("A cat.", Reply(calls=(call,)), "for bob", "for alice")
     tools = [{"type": "function", "name": "mine"}]
     async with people(tmp_path, provider=provider) as gateway:
         alice, bob = [await gateway.client(name, "talk", "read") for name in ("alice", "bob")]
+        hers, his = await begin(alice), await begin(bob)
+        shown = {"content": "Look", "attachments": [image]}
+        await alice.post(f"{SESSIONS}/{hers}/messages", json=shown)
+        history = (await alice.get(f"{SESSIONS}/{hers}/messages")).json()
+        url = history["messages"][0]["attachments"][0]["url"]
+        own_file = await alice.get(url)
+        name = url.rpartition("/")[2]
+        tricks = (f"..%2F..%2F{hers}%2Fmedia%2F{name}", "%2e%2e", hers)
+        files = [
+            (await bob.get(each)).status_code
+            for each in (
+                *(url, url.replace(hers, his)),
+                *[f"{SESSIONS}/{his}/media/{trick}" for trick in tricks],
+            )
+        ]
         asked = {"model": "test", "input": "Hi", "tools": tools}
-        hers = (await alice.post("/v1/responses", json=asked)).json()
-        given = next(item["call_id"] for item in hers["output"] if item["type"] == "function_call")
-        path = f"/v1/responses/{hers['id']}"
-        his = [
+        response = (await alice.post("/v1/responses", json=asked)).json()
+        given = next(
+            item["call_id"] for item in response["output"] if item["type"] == "function_call"
+        )
+        path = f"/v1/responses/{response['id']}"
+        of_response = [
             (await bob.get(path)).status_code,
             (await bob.get(f"{path}/input_items")).status_code,
             (await bob.post(f"{path}/cancel")).status_code,
         ]
         result = {"type": "function_call_output", "call_id": given, "output": "forged"}
         forged = await bob.post("/v1/responses", json={"model": "test", "input": [result]})
-        follows = {"model": "test", "input": "and?", "previous_response_id": hers["id"]}
+        follows = {"model": "test", "input": "and?", "previous_response_id": response["id"]}
         followed = await bob.post("/v1/responses", json=follows)
         own = await alice.get(path)
 
-    assert his == [404, 404, 404]
+    assert own_file.status_code == 200
+    assert files == [404] * 5
+    assert of_response == [404, 404, 404]
     assert (forged.status_code, followed.status_code) == (400, 404)
     assert own.json()["status"] == "completed"
-    assert len(provider.requests) == 1
+    assert len(provider.requests) == 2

@@ -9,7 +9,6 @@ import httpx2
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 
 from everturn_actors.events import Received
-from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ScriptedProvider, calling
 
 UNKNOWN = "20260101T000000000-00000000"
@@ -267,26 +266,6 @@ async def test_a_waiting_message_has_no_turn_yet(tmp_path: Path) -> None:
     assert [(m["content"], m["turn_id"]) for m in messages] == [("first", "t1"), ("second", None)]
     assert session["waiting"] == 1
     assert session["open_turn"]["turn_id"] == "t1"
-
-
-async def test_usage_is_told_by_message_and_by_session(tmp_path: Path) -> None:
-    """What a conversation costs can be read where it is read."""
-    usage = Usage(input_tokens=7, output_tokens=3, cached_tokens=2)
-    provider = ScriptedProvider(Reply(text="a", usage=usage), Reply(text="b", usage=usage))
-    async with (
-        open_http_gateway(tmp_path, provider=provider) as gateway,
-        gateway.client() as client,
-    ):
-        session_id = await gateway.session()
-        await say(gateway, session_id, "one", "two")
-        messages = (await client.get(f"/api/v1/sessions/{session_id}/messages")).json()["messages"]
-        session = (await client.get(f"/api/v1/sessions/{session_id}")).json()
-
-    one = {"input_tokens": 7, "output_tokens": 3, "cached_tokens": 2}
-    both = {"input_tokens": 14, "output_tokens": 6, "cached_tokens": 4}
-    no_more = {"cache_written_tokens": 0, "cost_usd": 0}
-    assert messages[1]["usage"] == one | no_more
-    assert session["usage"] == both | no_more
 
 
 async def test_history_is_complete_after_a_restart_and_as_it_was_sent(tmp_path: Path) -> None:

@@ -88,14 +88,24 @@ def said(events: list[ServerEvent]) -> str:
 # --- send and wait ---
 
 
-async def test_a_message_is_answered_when_its_turn_is_done(tmp_path: Path) -> None:
-    """The plainest client sends one request and has the reply."""
-    async with open_http_gateway(tmp_path, provider=ScriptedProvider("hello!")) as gateway:
+async def test_a_message_is_answered_when_its_turn_is_done_or_piece_by_piece(
+    tmp_path: Path,
+) -> None:
+    """The plainest client sends one request and has the reply; others stream it.
+
+    Tokens carry no id, so that a client's last id is always a durable event.
+    """
+    async with (
+        open_http_gateway(tmp_path, provider=ScriptedProvider("hello!", WORDS)) as gateway,
+        gateway.client() as client,
+    ):
         session_id = await gateway.session()
-        async with gateway.client() as client:
-            answer = await client.post(
-                f"/api/v1/sessions/{session_id}/messages", json={"content": "hi"}
-            )
+        answer = await client.post(
+            f"/api/v1/sessions/{session_id}/messages", json={"content": "hi"}
+        )
+        path = f"/api/v1/sessions/{await gateway.session()}/stream"
+        async with streaming(client, "POST", path, json={"content": "hi"}) as stream:
+            events = [event async for event in stream]
 
     assert answer.status_code == 200
     assert answer.json() == {
@@ -114,6 +124,18 @@ async def test_a_message_is_answered_when_its_turn_is_done(tmp_path: Path) -> No
         "outcome": "answered",
         "refused": [],
     }
+    tokens = [event for event in events if event.event == "token"]
+    assert (events[0].event, events[0].data, events[0].seq) == (
+        "received",
+        {"message_id": "m2"},
+        2,
+    )
+    assert said(events) == WORDS
+    assert {token.seq for token in tokens} == {None}
+    assert {(token.data["turn_id"], token.data["step"]) for token in tokens} == {("t1", 1)}
+    assert (events[-1].event, events[-1].seq) == ("done", 6)
+    assert events[-1].data["content"] == WORDS
+    assert events[-1].data["message_id"] == "m5"
 
 
 @on_one_gateway(
@@ -306,32 +328,6 @@ async def test_a_key_with_another_message_or_that_is_none_is_refused(tmp_path: P
 # --- streams ---
 
 
-async def test_a_stream_tells_a_turn_from_its_message_to_its_end(tmp_path: Path) -> None:
-    """Tokens carry no id, so that a client's last id is always a durable event."""
-    async with open_http_gateway(tmp_path, provider=ScriptedProvider(WORDS)) as gateway:
-        session_id = await gateway.session()
-        async with (
-            gateway.client() as client,
-            streaming(
-                client, "POST", f"/api/v1/sessions/{session_id}/stream", json={"content": "hi"}
-            ) as stream,
-        ):
-            events = [event async for event in stream]
-
-    tokens = [event for event in events if event.event == "token"]
-    assert (events[0].event, events[0].data, events[0].seq) == (
-        "received",
-        {"message_id": "m2"},
-        2,
-    )
-    assert said(events) == WORDS
-    assert {token.seq for token in tokens} == {None}
-    assert {(token.data["turn_id"], token.data["step"]) for token in tokens} == {("t1", 1)}
-    assert (events[-1].event, events[-1].seq) == ("done", 6)
-    assert events[-1].data["content"] == WORDS
-    assert events[-1].data["message_id"] == "m5"
-
-
 async def test_a_broken_stream_resumes_mid_turn_without_a_gap_or_a_repeat(tmp_path: Path) -> None:
     """The connection breaks within a reply: the next one goes on where the last id stands."""
     provider = ScriptedProvider(WORDS)
@@ -396,12 +392,17 @@ async def test_a_broken_stream_can_be_asked_for_again_by_its_key(tmp_path: Path)
 
 
 async def test_events_are_the_log_from_any_place_that_is_one(tmp_path: Path) -> None:
-    """Following from the first event, from a number or by Last-Event-ID gives the same log."""
+    """Following from the first event, from a number or by Last-Event-ID gives the same log.
+
+    Two windows on one conversation show the same, live.
+    """
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         session_id = await gateway.session()
         path = f"/api/v1/sessions/{session_id}"
-        for text in ("one", "two"):
-            await client.post(f"{path}/messages", json={"content": text})
+        async with streaming(client, "GET", f"{path}/events", params={"after": 1}) as stream:
+            await gateway.service.submit(IncomingMessage(text="one", session_id=session_id))
+            live = await read_until(stream, "turn_finished")
+        await client.post(f"{path}/messages", json={"content": "two"})
         await client.post(f"{path}/reset")
         async with streaming(client, "GET", f"{path}/events") as stream:
             whole = [event async for event in stream]
@@ -420,6 +421,8 @@ async def test_events_are_the_log_from_any_place_that_is_one(tmp_path: Path) -> 
             assert by_query.json()["errors"][0]["parameter"] == "query.after"
             assert by_header.json()["errors"][0]["parameter"] == "header.Last-Event-ID"
 
+    assert live[0].data["text"] == "one"
+    assert said(live) == "reply 1"
     assert [event.seq for event in whole] == list(range(1, len(whole) + 1))
     assert names(whole)[:6] == [
         "session_started",
@@ -434,23 +437,6 @@ async def test_events_are_the_log_from_any_place_that_is_one(tmp_path: Path) -> 
     assert whole[1].data["seq"] == 2
     assert later == resumed == whole[5:]
     assert over.status_code == 204
-
-
-async def test_a_follower_sees_messages_of_others_live(tmp_path: Path) -> None:
-    """Two windows on one conversation show the same."""
-    async with open_http_gateway(tmp_path) as gateway:
-        session_id = await gateway.session()
-        path = f"/api/v1/sessions/{session_id}"
-        async with (
-            gateway.client() as client,
-            streaming(client, "GET", f"{path}/events", params={"after": 1}) as stream,
-        ):
-            inbound = IncomingMessage(text="from elsewhere", session_id=session_id)
-            await gateway.service.submit(inbound)
-            events = await read_until(stream, "turn_finished")
-
-    assert events[0].data["text"] == "from elsewhere"
-    assert said(events) == "reply 1"
 
 
 # --- clients that leave ---

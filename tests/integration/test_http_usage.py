@@ -34,7 +34,7 @@ def priced(*, replies: int = 1) -> ScriptedProvider:
 
 
 async def test_message_session_and_report_tell_what_it_cost(tmp_path: Path) -> None:
-    """A client that bills its users needs all three to agree."""
+    """A client that bills its users needs all of them to agree."""
     async with (
         open_http_gateway(tmp_path, provider=priced(replies=2)) as gateway,
         gateway.client() as client,
@@ -44,11 +44,13 @@ async def test_message_session_and_report_tell_what_it_cost(tmp_path: Path) -> N
             (await client.post(f"{session}/messages", json={"content": "Hi"})).json()
             for _ in range(2)
         ]
+        history = (await client.get(f"{session}/messages")).json()["messages"]
         state = (await client.get(session)).json()
         report = (await client.get("/api/v1/usage", params={"days": 2})).json()
 
     both: dict[str, Any] = {name: value * 2 for name, value in BODY.items()}
     assert [answer["usage"] for answer in answers] == [BODY, BODY]
+    assert [each["usage"] for each in history if each["role"] == "assistant"] == [BODY, BODY]
     assert state["usage"] == both
     assert report["total"] == {**both, "calls": 2, "unpriced_calls": 0, "saved_usd": 0}
     assert [(row["agent"], row["model"]) for row in report["rows"]] == [

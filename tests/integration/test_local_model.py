@@ -43,15 +43,31 @@ def request(text: str = "hi", **fields: Any) -> ModelRequest:
     return ModelRequest(model="model", system="", messages=(UserMessage(text=text),), **fields)
 
 
+class Remembering(SecretRegistry):
+    """Remembers what it was told to mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added: list[str] = []
+
+    def add(self, value: str) -> None:
+        self.added.append(value)
+        super().add(value)
+
+
 @asynccontextmanager
 async def open_stub(
-    folder: Path, *, weights: bytes = b"GGUF", environ: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    weights: bytes = b"GGUF",
+    environ: Mapping[str, str] | None = None,
+    registry: SecretRegistry | None = None,
 ) -> AsyncGenerator[tuple[Providers, ModelProvider]]:
     """Open the providers and a local model on the stand-in."""
     file = folder / "model.gguf"
     await anyio.to_thread.run_sync(file.write_bytes, weights)
     given = {**os.environ, "PYTHONPATH": str(ENGINE), **(environ or {})}
-    async with open_providers(environ=given, models_dir=folder) as providers:
+    async with open_providers(environ=given, models_dir=folder, registry=registry) as providers:
         yield providers, providers.make(ModelSpec(provider="local", name="model.gguf"), folder)
 
 
@@ -75,26 +91,24 @@ async def said_in_the_end(model: ModelProvider) -> int:
 async def test_one_process_serves_all_calls_and_ends_with_the_gateway(
     tmp_path: Path, children: Children
 ) -> None:
-    """It starts with the first call, and is not left behind."""
-    async with open_stub(tmp_path) as (providers, model):
+    """It starts with the first call, or before that where it is warmed, and is not left behind.
+
+    Its key opens the model to every process of this machine, and is masked.
+    """
+    registry = Remembering()
+    async with open_stub(tmp_path, registry=registry) as (providers, model):
         assert children() == []
+        with anyio.fail_after(WAIT_S):
+            await providers.warm()
+        (child,) = children()
         first, _ = await said(model)
         again = providers.make(ModelSpec(provider="local", name="model.gguf"), tmp_path)
         second, _ = await said(again)
 
-    assert first == second
+    assert child.pid == first == second
     assert not psutil.pid_exists(first)
-
-
-async def test_warm_starts_it_before_the_first_message(tmp_path: Path, children: Children) -> None:
-    """The first person to write does not wait for the weights to load."""
-    async with open_stub(tmp_path) as (providers, model):
-        with anyio.fail_after(WAIT_S):
-            await providers.warm()
-        (child,) = children()
-        pid, _ = await said(model)
-
-    assert child.pid == pid
+    (key,) = registry.added
+    assert len(key) > 30
 
 
 async def test_it_is_started_small_alone_and_without_secrets(tmp_path: Path) -> None:
@@ -169,30 +183,6 @@ async def test_an_address_does_not_go_with_it(tmp_path: Path) -> None:
     async with open_providers(environ={}, models_dir=tmp_path) as providers:
         with pytest.raises(ProviderConfigError, match="base_url does not go with"):
             providers.make(ModelSpec(provider="local", name="x", base_url="http://h"), tmp_path)
-
-
-class Remembering(SecretRegistry):
-    """Remembers what it was told to mask."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.added: list[str] = []
-
-    def add(self, value: str) -> None:
-        self.added.append(value)
-        super().add(value)
-
-
-async def test_its_key_is_masked(tmp_path: Path) -> None:
-    """It opens the model to every process of this machine."""
-    registry = Remembering()
-    await anyio.to_thread.run_sync((tmp_path / "model.gguf").write_bytes, b"GGUF")
-    given = {**os.environ, "PYTHONPATH": str(ENGINE)}
-    async with open_providers(environ=given, models_dir=tmp_path, registry=registry) as providers:
-        await said(providers.make(ModelSpec(provider="local", name="model.gguf"), tmp_path))
-
-    (key,) = registry.added
-    assert len(key) > 30
 
 
 PARENT = """
