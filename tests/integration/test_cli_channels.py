@@ -135,17 +135,6 @@ def test_without_a_gateway_the_configuration_is_shown(tmp_path: Path, run: Run) 
     assert found.code == 1
 
 
-async def test_platforms_that_are_not_used_are_not_loaded() -> None:
-    """Their libraries take seconds and a hundred megabytes."""
-    code = (
-        "import sys, everturn_gateway.app, everturn_gateway.commands.serving.serve;"
-        "print(sorted({'aiogram', 'aiohttp', 'discord'} & sys.modules.keys()))"
-    )
-    done = await anyio.run_process([sys.executable, "-c", code])
-
-    assert done.stdout.decode() == "[]\n"
-
-
 @table(
     ("config", "library"),
     [

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import anyio
 import pytest
 from anyio import to_thread
 from support.command import Done, write_agent
@@ -373,15 +371,3 @@ async def test_a_disk_that_takes_nothing_is_one_line(tmp_path: Path, run: Run) -
     assert done.code == 2
     assert done.err.startswith("everturn: it could not be written to disk: ")
     assert len(done.err.splitlines()) == 1
-
-
-async def test_other_commands_do_not_load_what_jobs_need() -> None:
-    """Each module costs every command that loads it, and most look at no job."""
-    code = (
-        "import sys\n"
-        "from everturn_gateway.commands import channel, chat, run, sessions\n"
-        "print([m for m in sys.modules if m == 'cronsim' or 'everturn_gateway.scheduler' in m])"
-    )
-    done = await anyio.run_process([sys.executable, "-c", code])
-
-    assert done.stdout.decode() == "[]\n"
