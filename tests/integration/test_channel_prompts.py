@@ -62,7 +62,12 @@ async def test_a_person_in_a_chat_sends_a_prompt(tmp_path: Path) -> None:
         sent = await fed.command("prompt", "wiki:summarize topic=\u201cbig cats\u201d")
         await fed.until_idle()
         said = await received(fed, DM.id)
+        # Others read what the agent answers in a group, and the agent who asked.
+        await fed.command("prompt", "wiki:summarize topic=cats", chat=GROUP, is_addressed=True)
+        await fed.until_idle(GROUP.id)
+        in_group = await received(fed, GROUP.id)
 
+    assert in_group == [("[Ann] Sum up what test knows of cats.", True)]
     assert listed.splitlines() == [
         "- `/prompt wiki:summarize topic=... [length=...]` - Sums \\*it\\* up.",
         "- `/prompt 'wiki:a b'`",
@@ -72,17 +77,6 @@ async def test_a_person_in_a_chat_sends_a_prompt(tmp_path: Path) -> None:
     assert sent == "Sent: Sum up what test knows of big cats."
     assert blanks == "Sent: It has blanks."
     assert said[-1] == ("Sum up what test knows of big cats.", True)
-
-
-async def test_in_a_group_it_tells_who_sends_it(tmp_path: Path) -> None:
-    """Others read what the agent answers, and the agent who asked."""
-    async with feeding(tmp_path, **WITH_PROMPTS) as fed:
-        await fed.command("prompt", "wiki:summarize topic=cats", chat=GROUP, is_addressed=True)
-        await fed.until_idle(GROUP.id)
-        [(said, is_outside)] = await received(fed, GROUP.id)
-
-    assert said == "[Ann] Sum up what test knows of cats."
-    assert is_outside
 
 
 async def test_a_command_that_comes_again_is_said_once(tmp_path: Path) -> None:

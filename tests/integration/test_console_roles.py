@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from support.gateway import HttpGateway, open_http_gateway
 from support.patience import WAIT_S
-from support.tables import table
+from support.tables import wrong_rows
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.principals import Logins
@@ -84,6 +84,13 @@ async def test_a_second_login_administers_for_a_quarter_of_an_hour(tmp_path: Pat
         times.now_s += 1
         reloads.append(await page.reload())
         after, listed = await page.me(), await page.client.get(SESSIONS)
+        # The admin token alone opens the page too, and administers for as long.
+        async with browser(gateway) as admin:
+            await admin.log_in(ADMIN)
+            alone = [await admin.reload()]
+            times.now_s += RAISED_S
+            alone.append(await admin.reload())
+            seen = await admin.client.get(SESSIONS)
         times.now_s += LOGIN_S
         over = await page.client.get(SESSIONS)
 
@@ -94,24 +101,8 @@ async def test_a_second_login_administers_for_a_quarter_of_an_hour(tmp_path: Pat
     assert (wrong, raised) == (401, 204)
     assert old.status_code == 401  # whoever has planted the cookie gets no part of it
     assert (again.status_code, reloads) == (204, [200, 200, 403])
+    assert (alone, seen.status_code) == ([200, 403], 200)
     assert (listed.status_code, over.status_code) == (200, 401)
-
-
-async def test_the_admin_token_alone_logs_in_too(tmp_path: Path) -> None:
-    """It opens the page as the API token does, and administers for as long as any second login."""
-    times = Times()
-    logins = Logins(lambda: times.now_s)
-    async with (
-        open_http_gateway(tmp_path, server=GUARDED, logins=logins) as gateway,
-        browser(gateway) as page,
-    ):
-        await page.log_in(ADMIN)
-        reloads = [await page.reload()]
-        times.now_s = RAISED_S
-        reloads.append(await page.reload())
-        listed = await page.client.get(SESSIONS)
-
-    assert (reloads, listed.status_code) == ([200, 403], 200)
 
 
 async def test_where_no_login_is_needed_the_admin_token_raises_as_well(tmp_path: Path) -> None:
@@ -157,38 +148,41 @@ async def test_a_principal_stays_itself_with_a_raised_role(tmp_path: Path) -> No
     assert left == [200, 401]
 
 
-@table("how", ["logout", "expiry", "revoked"])
-async def test_what_is_open_ends_with_the_login(tmp_path: Path, how: str) -> None:
+async def test_what_is_open_ends_with_the_login(tmp_path: Path) -> None:
     """Nothing more is told to a page that was logged out, here or in another tab."""
     times = Times()
     logins = Logins(lambda: times.now_s)
     with anyio.fail_after(DEADLINE_S):
+        async with open_http_gateway(tmp_path, server=GUARDED, logins=logins) as gateway:
+            with wrong_rows(3) as row_of:
+                for how in ("logout", "revoked", "expiry"):  # which ends all that are left
+                    with row_of(how):
+                        await _see_a_login_end(gateway, times, how)
+
+
+async def _see_a_login_end(gateway: HttpGateway, times: Times, how: str) -> None:
+    async with browser(gateway) as page, browser(gateway) as other:
+        token = await gateway.token(how, "operate")
+        await page.log_in(token)
+        await other.log_in(API)
         async with (
-            open_http_gateway(tmp_path, server=GUARDED, logins=logins) as gateway,
-            browser(gateway) as page,
-            browser(gateway) as other,
+            page.client.stream("GET", "/api/v1/stream") as stream,
+            other.client.stream("GET", "/api/v1/stream") as kept,
         ):
-            token = await gateway.token("ops", "operate")
-            await page.log_in(token)
-            await other.log_in(API)
-            async with (
-                page.client.stream("GET", "/api/v1/stream") as stream,
-                other.client.stream("GET", "/api/v1/stream") as kept,
-            ):
-                lines, others = stream.aiter_lines(), kept.aiter_lines()
-                await _until(lines, "event: hello")
-                await _until(others, "event: hello")
-                if how == "logout":
-                    await page.client.delete(LOGIN)
-                elif how == "expiry":
-                    times.now_s = LOGIN_S
-                else:
-                    await gateway.stored_tokens.revoke("ops", gateway.started_at)
-                rest = [line async for line in lines]
-                if how != "expiry":
-                    await gateway.session()
-                    await _until(others, "event: rows")
-            after = await page.client.get("/api/v1/stream")
+            lines, others = stream.aiter_lines(), kept.aiter_lines()
+            await _until(lines, "event: hello")
+            await _until(others, "event: hello")
+            if how == "logout":
+                await page.client.delete(LOGIN)
+            elif how == "expiry":
+                times.now_s = LOGIN_S
+            else:
+                await gateway.stored_tokens.revoke(how, gateway.started_at)
+            rest = [line async for line in lines]
+            if how != "expiry":
+                await gateway.session()
+                await _until(others, "event: rows")
+        after = await page.client.get("/api/v1/stream")
 
     assert "event: error" in rest
     assert after.status_code == 401

@@ -228,6 +228,9 @@ def test_the_model_is_told_whom_it_may_ask() -> None:
     assert "'enum': ['a', 'b']" in str(schema("a", "b"))
     for agents in ((), ("a", "b")):
         assert len(str(Delegate(environment, agents=agents).definition.parameters)) < 600
+    # What it does is done once; what it may do, its own policy says call by call.
+    traits = Delegate(environment).capabilities
+    assert (traits.read_only, traits.repeatable, traits.safe) == (True, True, True)
 
 
 async def test_delegates_do_not_delegate_for_ever() -> None:
@@ -554,17 +557,6 @@ async def test_a_session_that_cannot_be_ended_costs_no_answer(
 
         assert (await say(test, "go")).text == "it is: forty-two"
         assert "stays open" in caplog.text
-
-
-def test_its_traits_let_it_run_side_by_side_again_and_without_a_question() -> None:
-    """What it does is done once; what it may do, its own policy says call by call."""
-    capabilities = Delegate(tool_environment()).capabilities
-
-    assert (capabilities.read_only, capabilities.repeatable, capabilities.safe) == (
-        True,
-        True,
-        True,
-    )
 
 
 async def test_a_conclusion_says_what_was_refused_and_which_text_is_behind_it() -> None:

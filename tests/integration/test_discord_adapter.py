@@ -420,7 +420,7 @@ async def test_after_a_restart_direct_messages_and_new_threads_are_caught_up() -
         async with serving(api, notes):
             await api.says("hi", author=ann, channel=dm)
             await api.says("hi there", author=ann)
-            await api.until(lambda: len(notes.events) == 2)
+            await api.until(lambda: len(notes.events) == 2 and api.commands)
         thread = world.add_thread(world.general)
         world.add_message(ann, dm, "in private")
         world.add_message(ann, thread, "in a thread")
@@ -429,6 +429,7 @@ async def test_after_a_restart_direct_messages_and_new_threads_are_caught_up() -
         async with serving(api, notes):
             await api.until(lambda: len(notes.events) == 2)
 
+    assert len(api.requests("PUT", "/commands")) == 1  # to register is limited to 200 a day
     assert sorted(notes.texts()) == ["in a thread", "in private"]
     assert {a.chat.topic for a in notes.events} == {"", thread}
 
@@ -845,16 +846,6 @@ async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat() -> None:
     assert held == before
     assert sorted(taken[:2]) == ["status", "stop"]
     assert taken[2:] == ["a file", "reset"]
-
-
-async def test_commands_are_registered_only_where_they_differ() -> None:
-    """Registering is limited to 200 a day."""
-    async with open_discord_api() as api:
-        for _ in range(2):
-            async with serving(api, Notebook()):
-                await api.until(lambda: api.commands)
-
-    assert len(api.requests("PUT", "/commands")) == 1
 
 
 # --- out ---
