@@ -74,10 +74,19 @@ class FunctionTool(ToolContract):
         return weather
 
 
-@table("suite", [Builtin, Scripted, FunctionTool])
-def test_models_and_tools_of_our_own_keep_the_contract(suite: type, tmp_path: Path) -> None:
+@table(
+    ("suite", "left_out"),
+    [
+        (Builtin, ["test_a_refusal_is_a_model_error_without_secrets"]),
+        (Scripted, []),
+        (FunctionTool, []),
+    ],
+)
+def test_models_and_tools_of_our_own_keep_the_contract(
+    suite: type, left_out: list[str], tmp_path: Path
+) -> None:
     """What answers where there is no model, the published double of one, and a function."""
-    hold_to_suite(suite, tmp_path)
+    hold_to_suite(suite, tmp_path, left_out=left_out)
 
 
 @table("name", POLICIES)
@@ -89,7 +98,8 @@ def test_the_policies_that_are_held_against_each_other_keep_the_contract(
     class Held(PolicyContract):
         policy = POLICIES[name]
 
-    hold_to_suite(Held, tmp_path)
+    fits = Held.policy.promises_fit
+    hold_to_suite(Held, tmp_path, left_out=[] if fits else ["test_what_it_promises_to_fit_fits"])
 
 
 # --- each suite can fail ---
@@ -225,8 +235,22 @@ class ChannelBase(ChannelContract):
 
 
 def test_a_channel_of_two_methods_keeps_the_contract(tmp_path: Path) -> None:
-    """The base does the rest."""
-    hold_to_suite(ChannelBase, tmp_path)
+    """The base does the rest; what it has no method for is left out."""
+    left_out = [
+        "test_a_change_of_what_somebody_wrote_names_the_message",
+        "test_a_chat_that_the_bot_was_removed_from_is_gone",
+        "test_a_deletion_of_what_somebody_wrote_names_the_message",
+        "test_a_lost_answer_is_of_unknown_outcome_and_its_repeat_is_known",
+        "test_a_message_of_the_bot_can_be_changed",
+        "test_a_platform_that_wants_silence_was_told_nothing",
+        "test_a_reaction_on_what_the_bot_said_names_it",
+        "test_a_token_that_was_taken_back_needs_its_owner",
+        "test_an_outage_loses_nothing",
+        "test_files_go_both_ways",
+        "test_files_of_one_message_are_one_message",
+        "test_what_cannot_be_read_is_told_and_hides_nothing",
+    ]
+    hold_to_suite(ChannelBase, tmp_path, left_out=left_out)
 
 
 class Careless(Pinboard):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import pytest
 from support.matrix_api import MatrixApi
 from support.matrix_contract import MatrixContract
 from support.matrix_routes import open_matrix_api
+from support.suites import hold_to_suite
 
 
-class TestMatrix(MatrixContract):
+class InPlainRooms(MatrixContract):
     """On the pretended homeserver, which can fail as a test wants."""
 
     api: MatrixApi
@@ -47,7 +50,21 @@ class TestMatrix(MatrixContract):
         self.api.wake()
 
 
-class TestEncryptedMatrix(TestMatrix):
+class InEncryptedRooms(InPlainRooms):
     """In encrypted rooms."""
 
     is_encrypted = True
+
+
+LEFT_OUT = ["test_files_of_one_message_are_one_message"]
+
+
+def test_plain_rooms_keep_the_contract_of_channels(tmp_path: Path) -> None:
+    """As every channel does, whatever goes wrong on its homeserver."""
+    hold_to_suite(InPlainRooms, tmp_path, left_out=LEFT_OUT)
+
+
+@pytest.mark.parametrize("share", range(3))
+def test_encrypted_rooms_keep_the_contract_of_channels(share: int, tmp_path: Path) -> None:
+    """What nobody else can read is lost as little."""
+    hold_to_suite(InEncryptedRooms, tmp_path, left_out=LEFT_OUT, share=share, parts=3)
