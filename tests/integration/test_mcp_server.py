@@ -144,35 +144,32 @@ async def test_a_request_that_was_accepted_is_finished_once(tmp_path: Path) -> N
 
 
 @table("era", ERAS)
-@table(
-    ("answer", "runs"),
-    [
+async def test_the_person_at_the_client_is_asked(tmp_path: Path, era: str) -> None:
+    """A call that waits is decided where the conversation is, and is shown as it is."""
+    answers = [
         (ElicitResult(action="accept", content={"decision": "allow_once"}), True),
         (ElicitResult(action="accept", content={"decision": "deny"}), False),
         (ElicitResult(action="decline"), False),
-    ],
-)
-async def test_the_person_at_the_client_is_asked(
-    tmp_path: Path, era: str, answer: ElicitResult, runs: bool
-) -> None:
-    """A call that waits is decided where the conversation is, and is shown as it is."""
-    person = Person([answer])
+    ]
+    person = Person()
     async with (
         shell_agent(tmp_path) as gateway,
         open_mcp_client(gateway, era, person=person) as client,
     ):
-        gateway.provider.script += [running("echo hi"), "Done."]
-        done = await client.call_tool("ask_second", {"text": "look"})
-        session = done.structured_content["session"]
-        (found,) = await results(gateway, session)
+        for answer, runs in answers:
+            person.answers.append(answer)
+            gateway.provider.script += [running("echo hi"), "Done."]
+            done = await client.call_tool("ask_second", {"text": "look"})
+            (found,) = await results(gateway, done.structured_content["session"])
 
-        (question,) = person.asked
-        assert isinstance(question, ElicitRequestFormParams)
-        assert "echo hi" in question.message
-        decision = question.requested_schema["properties"]["decision"]
-        assert decision["enum"] == ["allow_once", "allow_always", "deny"]
-        assert (found == "hi") is runs
-        assert said(done) == "Done."
+            question = person.asked.pop()
+            assert person.asked == []
+            assert isinstance(question, ElicitRequestFormParams)
+            assert "echo hi" in question.message
+            decision = question.requested_schema["properties"]["decision"]
+            assert decision["enum"] == ["allow_once", "allow_always", "deny"]
+            assert (found == "hi") is runs, answer
+            assert said(done) == "Done."
 
 
 @table("era", ERAS)

@@ -15,7 +15,7 @@ from support.agents import write_agent
 from support.gateway import HttpGateway, open_http_gateway
 from support.openai_client import HI, client_of
 from support.pictures import png
-from support.tables import table
+from support.tables import table, wrong_rows
 
 from everturn_actors.model import ModelRequest, Reply, ToolCall, ToolResult, UserMessage
 from everturn_actors.testing import ScriptedProvider
@@ -100,30 +100,30 @@ def user(text: str) -> list[ChatCompletionMessageParam]:
     return [{"role": "user", "content": text}]
 
 
-@table("prompt", SIDE)
-async def test_what_a_page_asks_for_itself_is_apart(tmp_path: Path, prompt: str) -> None:
+async def test_what_a_page_asks_for_itself_is_apart(tmp_path: Path) -> None:
     """The model is asked alone, and the chat knows nothing of it."""
-    async with (
-        open_desk(tmp_path, ScriptedProvider("hello", "A Title", "more")) as gateway,
-        client_of(gateway) as client,
-    ):
-        first = await client.chat.completions.with_raw_response.create(
-            model="desk", messages=HI, extra_headers=CHAT
-        )
-        title = await client.chat.completions.with_raw_response.create(
-            model="desk", messages=user(prompt), max_tokens=50, extra_headers=CHAT
-        )
-        await client.chat.completions.create(model="desk", messages=HI, extra_headers=CHAT)
-        state = await gateway.service.view(first.headers["x-everturn-session"])
+    provider = ScriptedProvider(*("hello", "A Title", "more") * len(SIDE))
+    async with open_desk(tmp_path, provider) as gateway, client_of(gateway) as client:
+        create = client.chat.completions.with_raw_response.create
+        with wrong_rows(len(SIDE)) as row_of:
+            for number, prompt in enumerate(SIDE):
+                with row_of(prompt):
+                    chat = {"X-Everturn-Session": f"chat {number}"}
+                    first = await create(model="desk", messages=HI, extra_headers=chat)
+                    title = await create(
+                        model="desk", messages=user(prompt), max_tokens=50, extra_headers=chat
+                    )
+                    await create(model="desk", messages=HI, extra_headers=chat)
+                    state = await gateway.service.view(first.headers["x-everturn-session"])
 
-    alone = asked(gateway)[1]
-    assert title.parse().choices[0].message.content == "A Title"
-    assert "x-everturn-session" not in title.headers
-    assert (alone.system, alone.tools, alone.max_output_tokens) == ("", (), 50)
-    assert said(gateway, 2) == ["hi", "hello", "hi"]
-    assert asked(gateway)[2].system.startswith("You rhyme.")
-    assert asked(gateway)[2].tools
-    assert state.turns == 2
+                    alone, last = asked(gateway)[-2:]
+                    assert title.parse().choices[0].message.content == "A Title"
+                    assert "x-everturn-session" not in title.headers
+                    assert (alone.system, alone.tools, alone.max_output_tokens) == ("", (), 50)
+                    assert said(gateway, -1) == ["hi", "hello", "hi"]
+                    assert last.system.startswith("You rhyme.")
+                    assert last.tools
+                    assert state.turns == 2
 
 
 async def test_what_a_page_says_of_its_request_counts_unless_it_is_switched_off(
@@ -172,19 +172,20 @@ NOT_MEANT: list[list[ChatCompletionMessageParam]] = [
 ]
 
 
-@table("messages", NOT_MEANT)
-async def test_people_may_write_about_titles(
-    tmp_path: Path, messages: list[ChatCompletionMessageParam]
-) -> None:
+async def test_people_may_write_about_titles(tmp_path: Path) -> None:
     """Only a request that is the template, and nothing else, is the page's own."""
     async with (
         open_desk(tmp_path, ScriptedProvider()) as gateway,
         client_of(gateway) as client,
     ):
-        await client.chat.completions.create(model="desk", messages=messages)
+        with wrong_rows(len(NOT_MEANT)) as row_of:
+            for number, messages in enumerate(NOT_MEANT, 1):
+                with row_of(messages):
+                    await client.chat.completions.create(model="desk", messages=messages)
 
-    assert asked(gateway)[0].system.startswith("You rhyme.")
-    assert asked(gateway)[0].tools
+                    assert len(asked(gateway)) == number
+                    assert asked(gateway)[-1].system.startswith("You rhyme.")
+                    assert asked(gateway)[-1].tools
 
 
 # --- chats of pages ---

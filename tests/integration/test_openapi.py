@@ -59,21 +59,29 @@ async def test_answers_are_those_that_the_document_promises(tmp_path: Path) -> N
     assert found[1] == found[2]
 
 
-async def test_the_document_is_valid_and_complete(tmp_path: Path) -> None:
-    """Every reference in it leads somewhere, and every route is in it with its own name."""
-    async with open_http_gateway(tmp_path) as gateway:
+@table("token", ["", "user-token"])
+async def test_the_document_is_valid_and_asks_for_a_token_where_the_server_does(
+    tmp_path: Path, token: str
+) -> None:
+    """A generated client sends a token where one is needed, and knows for which scope."""
+    server = ServerConfig(api_token=token)
+    async with open_http_gateway(tmp_path, server=server) as gateway:
         app = await anyio.to_thread.run_sync(create_app(gateway).api)
         document = await anyio.to_thread.run_sync(app.openapi)
-    operations = {
-        (path, method): operation
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-    }
-    schemas = document["components"]["schemas"]
-    names = [operation["operationId"] for operation in operations.values()]
+    agents, live = document["paths"]["/api/v1/agents"]["get"], document["paths"]["/livez"]["get"]
 
+    optional: list[dict[str, list[str]]] = [] if token else [{}]  # on this machine
+    assert {"401", "403", "429"} <= agents["responses"].keys()
+    assert agents["security"] == [*optional, {"token": ["read"]}]
+    assert live["security"] == optional
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+    # Every reference in it leads somewhere, and every route is in it with its own name.
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    schemas = document["components"]["schemas"]
+    names = [operation["operationId"] for operation in operations]
     assert len(set(names)) == len(names)
-    assert all(operation["summary"] and operation["tags"] for operation in operations.values())
+    assert all(operation["summary"] and operation["tags"] for operation in operations)
     assert "HTTPValidationError" not in schemas
     assert _references(document) <= {f"#/components/schemas/{name}" for name in schemas}
     for schema in schemas.values():
@@ -90,24 +98,6 @@ def _references(node: object) -> set[str]:
             return set().union(*map(_references, node))
         case _:
             return set()
-
-
-@table("token", ["", "user-token"])
-async def test_the_document_asks_for_a_token_where_the_server_does(
-    tmp_path: Path, token: str
-) -> None:
-    """A generated client sends a token where one is needed, and knows for which scope."""
-    server = ServerConfig(api_token=token)
-    async with open_http_gateway(tmp_path, server=server) as gateway:
-        app = await anyio.to_thread.run_sync(create_app(gateway).api)
-        document = await anyio.to_thread.run_sync(app.openapi)
-    agents, live = document["paths"]["/api/v1/agents"]["get"], document["paths"]["/livez"]["get"]
-
-    optional: list[dict[str, list[str]]] = [] if token else [{}]  # on this machine
-    assert {"401", "403", "429"} <= agents["responses"].keys()
-    assert agents["security"] == [*optional, {"token": ["read"]}]
-    assert live["security"] == optional
-    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
 async def test_the_docs_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
