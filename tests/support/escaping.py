@@ -262,7 +262,7 @@ class World:
     @property
     def has_run(self) -> bool:
         """Whether what must not run did."""
-        return any(self.folder.rglob(MARK))
+        return any(MARK in (*folders, *files) for _, folders, files in os.walk(self.folder))
 
     @property
     def has_leaked(self) -> bool:
@@ -474,9 +474,11 @@ class World:
                 **escape.spec,
             },
         }
-        (home / "agent.yaml").write_text(yaml.safe_dump(document))
+        (home / "agent.yaml").write_text(yaml.dump(document, Dumper=yaml.CSafeDumper))
         rules = {"mode": "ask", "allow": [*escape.allow], "deny": [*escape.deny]}
-        (home / "policy.yaml").write_text(yaml.safe_dump({**rules, **escape.policy}))
+        (home / "policy.yaml").write_text(
+            yaml.dump({**rules, **escape.policy}, Dumper=yaml.CSafeDumper)
+        )
         for path, text in escape.home.items():
             file = home / path
             file.parent.mkdir(parents=True, exist_ok=True)
