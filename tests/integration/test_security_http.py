@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-import pytest
 from anyio.abc import SocketStream
-from support.gateway import DEADLINE_S, connect, open_http_gateway, read_all
-from support.tables import table
+from support.gateway import DEADLINE_S, HttpGateway, connect, open_http_gateway, read_all
+from support.one_gateway import on_one_gateway
 
 from everturn_channels.health import ChannelStatus
 from everturn_channels.ingestion.deliveries import DeliveryAnswer
@@ -71,14 +70,14 @@ async def test_every_route_needs_a_token_but_the_one_that_says_that_it_lives(
     assert guessed == {200, 401}
 
 
-@table("path", ["/v1/chat/completions", "/api/v1/sessions", "/v1/models"])
+@on_one_gateway("path", ["/v1/chat/completions", "/api/v1/sessions", "/v1/models"])
 async def test_a_page_from_elsewhere_reaches_no_route_whatever_it_sends(
-    tmp_path: Path, path: str
+    gateway: HttpGateway, path: str
 ) -> None:
     """The routes of OpenAI's clients are under the same rules: rebound names, other sites."""
     rebound = {"Host": "evil.example:8080"}
     other = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         refused = [
             (await client.post(path, headers=headers, content=b'{"agent": "test"}')).status_code
             for headers in (rebound, other, {"Origin": "null"}, {"Origin": "http://localhost.evil"})
@@ -133,53 +132,44 @@ async def test_connections_that_say_nothing_keep_nobody_out(tmp_path: Path) -> N
     assert late.startswith(b"HTTP/1.1 200 ")
 
 
-@table(
-    ("begin", "piece"),
-    [
-        pytest.param(HEAD + b"0\r\n", (b"X: " + b"a" * 997 + b"\r\n") * 64, id="trailers"),
-        pytest.param(HEAD + b"0\r\nX: ", b"a" * 65536, id="one trailer"),
-        pytest.param(HEAD + b"1;", b"a" * 65536, id="extension of a chunk"),
-        pytest.param(b"GET /livez HTTP/1.1\r\n", b"X: " + b"a" * 65531 + b"\r\n", id="head"),
-        pytest.param(b"GET /", b"a" * 65536, id="address"),
-    ],
-)
-async def test_what_never_becomes_a_request_is_not_kept(
-    tmp_path: Path, begin: bytes, piece: bytes
-) -> None:
+async def test_what_never_becomes_a_request_is_not_kept(tmp_path: Path) -> None:
     """All of this is sent without a token, and stood in memory until its connection ended."""
     config = ServerConfig(api_token=USER)
-    async with (
-        open_http_gateway(tmp_path, server=config) as gateway,
-        await connect(gateway) as stream,
-    ):
-        await stream.send(begin)
-        taken = await pushed(stream, piece, 64 * MEGABYTE)
+    async with open_http_gateway(tmp_path, server=config) as gateway:
+        for name, begin, piece in (
+            ("trailers", HEAD + b"0\r\n", (b"X: " + b"a" * 997 + b"\r\n") * 64),
+            ("one trailer", HEAD + b"0\r\nX: ", b"a" * 65536),
+            ("extension of a chunk", HEAD + b"1;", b"a" * 65536),
+            ("head", b"GET /livez HTTP/1.1\r\n", b"X: " + b"a" * 65531 + b"\r\n"),
+            ("address", b"GET /", b"a" * 65536),
+        ):
+            async with await connect(gateway) as stream:
+                await stream.send(begin)
+                taken = await pushed(stream, piece, 64 * MEGABYTE)
 
-    # what lies in the buffers of both sockets is taken by nobody
-    assert taken < 32 * MEGABYTE
+            # what lies in the buffers of both sockets is taken by nobody
+            assert taken < 32 * MEGABYTE, name
 
 
 async def test_requests_that_nobody_waits_for_are_not_queued_without_end(tmp_path: Path) -> None:
-    """Forty bytes each, and two kilobytes of memory: a stranger could send a million of them."""
-    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    async with open_http_gateway(tmp_path) as gateway, await connect(gateway) as stream:
-        taken = await pushed(stream, request * 2000, 64 * MEGABYTE)
-        async with gateway.client() as client:
-            later = await client.get("/livez")
+    """Forty bytes each, and two kilobytes of memory: a stranger could send a million of them.
+
+    The limit is for floods, not for clients that pipeline: as many as it allows are answered.
+    """
+    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
+    ahead = request % b"" * (protocol.PIPELINED_MOST - 1) + request % b"Connection: close\r\n"
+    async with open_http_gateway(tmp_path) as gateway:
+        async with await connect(gateway) as stream:
+            taken = await pushed(stream, request % b"" * 2000, 64 * MEGABYTE)
+            async with gateway.client() as client:
+                later = await client.get("/livez")
+        async with await connect(gateway) as stream:
+            await stream.send(ahead)
+            answer = await read_all(stream)
 
     assert protocol.PIPELINED_MOST == 32
     assert taken < 32 * MEGABYTE
     assert later.status_code == 200
-
-
-async def test_as_many_requests_as_a_client_may_send_ahead_are_answered(tmp_path: Path) -> None:
-    """The limit is for floods, not for clients that pipeline."""
-    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
-    ahead = request % b"" * (protocol.PIPELINED_MOST - 1) + request % b"Connection: close\r\n"
-    async with open_http_gateway(tmp_path) as gateway, await connect(gateway) as stream:
-        await stream.send(ahead)
-        answer = await read_all(stream)
-
     assert answer.count(b"HTTP/1.1 200 OK") == protocol.PIPELINED_MOST
 
 
@@ -221,16 +211,16 @@ class OneWebhook:
         del name, query
 
 
-@table(
+@on_one_gateway(
     ("name", "secret", "status"),
     [("telegram", "wrong", b"401"), ("telegram", "", b"401"), ("other", "right", b"404")],
 )
 async def test_a_delivery_without_the_secret_is_refused_before_its_body(
-    tmp_path: Path, name: str, secret: str, status: bytes
+    gateway: HttpGateway, name: str, secret: str, status: bytes
 ) -> None:
     """Anybody finds the address; a megabyte for each that comes would be a lot of memory."""
-    async with open_http_gateway(tmp_path) as gateway, await connect(gateway) as stream:
-        channels = gateway.channels = OneWebhook()
+    channels = gateway.channels = OneWebhook()
+    async with await connect(gateway) as stream:
         await stream.send(
             f"POST /channels/{name}/webhook HTTP/1.1\r\nHost: bot.example\r\n"
             f"X-Telegram-Bot-Api-Secret-Token: {secret}\r\nContent-Length: 1000000\r\n\r\n".encode()
