@@ -566,10 +566,14 @@ class SlowDisk:
         self.fdatasync(fd)
 
 
-async def test_a_cancelled_caller_does_not_take_back_what_was_queued(
+async def test_what_is_queued_is_not_shown_before_it_is_durable_nor_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever comes next has to find a whole log, not a race with a write nobody waits for."""
+    """A follower must not be told what a failing disk is about to take back.
+
+    Where the caller was cancelled, whoever comes next has to find a whole log, not a race with a
+    write nobody waits for.
+    """
     disk = SlowDisk()
     async with open_file_store(tmp_path) as store:
         await store.append(SESSION_ID, LOG[:1], expected_seq=0)
@@ -582,34 +586,19 @@ async def test_a_cancelled_caller_does_not_take_back_what_was_queued(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_append_one, store, SESSION_ID, 2)
                 await disk.syncing.wait()
+                during = await store.read(SESSION_ID, after=0, limit=9)
                 tasks.cancel_scope.cancel()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(load)
                 await anyio.wait_all_tasks_blocked()
                 early = len(loads)
                 disk.release.set()
-
-    assert early == 0
-    assert loads[0] is not None
-    assert loads[0].events == LOG[:2]
-
-
-async def test_history_shows_nothing_before_it_is_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A follower must not be told what a failing disk is about to take back."""
-    disk = SlowDisk()
-    async with open_file_store(tmp_path) as store:
-        await store.append(SESSION_ID, LOG[:1], expected_seq=0)
-        with edge(monkeypatch, "fdatasync", disk):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_append_one, store, SESSION_ID, 2)
-                await disk.syncing.wait()
-                during = await store.read(SESSION_ID, after=0, limit=9)
-                disk.release.set()
         after = await store.read(SESSION_ID, after=0, limit=9)
 
     assert (during, after) == (LOG[:1], LOG[:2])
+    assert early == 0
+    assert loads[0] is not None
+    assert loads[0].events == LOG[:2]
 
 
 @table("change", ["longer", "shorter", "no newline", "gone"])
@@ -708,20 +697,6 @@ async def test_a_store_that_is_torn_down_lets_nobody_wait(
 
 class FloodError(Exception):
     """Whatever ends a gateway."""
-
-
-async def test_a_session_with_long_instructions_is_listed(tmp_path: Path) -> None:
-    """The head of its snapshot is longer than what is read at first."""
-    body = SessionStarted(session_id=SESSION_ID, key=KEY, instructions="Be kind. ü" * 9_000)
-    event = structs.replace(LOG[0], body=body)
-    async with open_file_store(tmp_path) as store:
-        await store.append(SESSION_ID, (event,), expected_seq=0)
-        await store.save_snapshot(replay((event,)), compaction="archive")
-        await store.mark_passive(SESSION_ID)
-        rows = await store.sessions(after="", limit=9)
-        await store.append(SESSION_ID, LOG[1:2], expected_seq=1)
-
-    assert [row.key for row in rows] == [KEY]
 
 
 async def test_a_workspace_that_cannot_be_written_is_named(
@@ -830,9 +805,14 @@ async def test_pointers_and_marks_are_hints(
     assert "everturn doctor --repair" in caplog.text
 
 
-async def test_a_session_that_cannot_be_read_is_left_out_of_the_list(tmp_path: Path) -> None:
-    """One broken session must not hide all others."""
-    ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 6)]
+async def test_all_sessions_are_listed_but_those_that_cannot_be_read(tmp_path: Path) -> None:
+    """One broken session must not hide all others.
+
+    The head of a snapshot may be longer than what is read at first.
+    """
+    ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(2, 7)]
+    body = SessionStarted(session_id=SESSION_ID, key=KEY, instructions="Be kind. ü" * 9_000)
+    event = structs.replace(LOG[0], body=body)
     async with open_file_store(tmp_path) as store:
         for session_id in ids:
             log = simple_log(1, session_id=session_id)
@@ -844,5 +824,11 @@ async def test_a_session_that_cannot_be_read_is_left_out_of_the_list(tmp_path: P
         files_of(store, ids[3]).log.unlink()
         (tmp_path / "sessions" / "notes.txt").write_text("not a session")
         rows = await store.sessions(after="", limit=10)
+        await store.append(SESSION_ID, (event,), expected_seq=0)
+        await store.save_snapshot(replay((event,)), compaction="archive")
+        await store.mark_passive(SESSION_ID)
+        long = [row for row in await store.sessions(after="", limit=10) if row not in rows]
+        await store.append(SESSION_ID, LOG[1:2], expected_seq=1)
 
-        assert [row.session_id for row in rows] == [ids[4], ids[1]]
+    assert [row.session_id for row in rows] == [ids[4], ids[1]]
+    assert [(row.session_id, row.key) for row in long] == [(SESSION_ID, KEY)]

@@ -18,11 +18,9 @@ from support.gateway import (
 )
 from support.patience import WAIT_S
 from support.shell_agents import results, running, shell_agent, until_asked
-from support.tables import table
 
 from everturn_actors.events import ApprovalDecided
 from everturn_actors.model import Reply
-from everturn_channels.terminal.client import Client
 
 DEADLINE_S = WAIT_S
 
@@ -154,25 +152,22 @@ async def test_a_word_that_does_not_count_is_refused_with_its_reason(tmp_path: P
             assert len((await client.get(path(session_id))).json()["approvals"]) == 1
 
 
-@table("kind", ["here", "http"])
-async def test_both_clients_of_the_terminal_tell_and_answer_alike(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_both_clients_of_the_terminal_tell_and_answer_alike(tmp_path: Path) -> None:
     """`everturn chat` has to work with a gateway in its own process, and with another."""
-    async with shell_agent(tmp_path) as gateway, gateway.client() as client:
-        session_id, _ = await begin(gateway, client, running("echo hi"), "done")
-
-        async def decide(terminal: Client) -> None:
+    async with (
+        shell_agent(tmp_path) as gateway,
+        gateway.client() as client,
+        open_client_here(gateway) as here,
+        open_http_client(gateway.base_url, token="") as there,
+    ):
+        for calls, terminal in ((2, here), (4, there)):
+            session_id, _ = await begin(gateway, client, running("echo hi"), "done")
             (approval,) = (await terminal.status(session_id)).approvals
             assert (approval.call_id, approval.pattern) == ("c1", "bash:echo hi")
             await terminal.decide(session_id, approval.call_id, "allow_once")
+            await gateway.provider.until_called(calls)
 
-        here, there = open_client_here(gateway), open_http_client(gateway.base_url, token="")
-        async with here if kind == "here" else there as terminal:
-            await decide(terminal)
-        await gateway.provider.until_called(2)
-
-        assert await results(gateway, session_id) == ["hi"]
+            assert await results(gateway, session_id) == ["hi"]
 
 
 async def test_a_call_of_a_conversation_that_nobody_keeps_is_refused_not_asked(

@@ -9,7 +9,7 @@ from support.gateway import HttpGateway, open_http_gateway
 from support.one_gateway import on_one_gateway
 
 from everturn_actors.errors import JournalWriteError
-from everturn_actors.events import Event, ModelReplied
+from everturn_actors.events import Event, ModelReplied, Received
 from everturn_actors.journal.files import FileStore
 from everturn_actors.service import TurnService
 from everturn_gateway.config.settings import ServerConfig
@@ -192,23 +192,32 @@ async def test_a_mistake_of_ours_is_500_and_shows_nothing_of_the_inside(
     assert later.status_code == 200
 
 
-async def test_a_disk_that_fails_after_a_message_was_accepted_is_told_so(
+async def test_a_disk_that_fails_is_told_by_what_was_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Accepted stays accepted: the answer names the message, and the turn goes on later."""
+    """Accepted means durable, and stays accepted: the answer names the message, which goes on.
+
+    Where it cannot be durable, the client hears so and can send it again.
+    """
     append = FileStore.append
+    refused_kinds: tuple[type[object], ...] = (Received,)
 
     async def full(
         self: FileStore, session_id: str, events: tuple[Event, ...], *, expected_seq: int
     ) -> None:
-        if any(isinstance(event.body, ModelReplied) for event in events):
+        if any(isinstance(event.body, refused_kinds) for event in events):
             msg = "no space left on device"
             raise JournalWriteError(msg)
         await append(self, session_id, events, expected_seq=expected_seq)
 
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        session_id = await gateway.session()
-        path = f"/api/v1/sessions/{session_id}"
+        path = f"/api/v1/sessions/{await gateway.session()}/messages"
+        monkeypatch.setattr(FileStore, "append", full)
+        refused = await client.post(path, json={"content": "hi"})
+        monkeypatch.setattr(FileStore, "append", append)
+        sent_again = await client.post(path, json={"content": "hi"})
+        path = f"/api/v1/sessions/{await gateway.session()}"
+        refused_kinds = (ModelReplied,)
         monkeypatch.setattr(FileStore, "append", full)
         failed = await client.post(f"{path}/messages", json={"content": "hi"})
         streamed = await client.post(f"{path}/stream", json={"content": "ho"})
@@ -216,6 +225,11 @@ async def test_a_disk_that_fails_after_a_message_was_accepted_is_told_so(
         again = await client.post(f"{path}/messages", json={"content": "hu"})
         messages = (await client.get(f"{path}/messages")).json()["messages"]
 
+    assert refused.status_code == 507
+    assert refused.json()["type"] == "urn:everturn:problem:not-written"
+    assert "no space left" in refused.json()["detail"]
+    assert sent_again.status_code == 200
+    assert sent_again.json()["turn_id"] == "t1"
     assert failed.status_code == 503
     assert failed.json()["type"] == "urn:everturn:problem:session-failed"
     assert failed.json()["message_id"] == "m2"
@@ -223,35 +237,6 @@ async def test_a_disk_that_fails_after_a_message_was_accepted_is_told_so(
     assert "urn:everturn:problem:session-failed" in streamed.text
     assert again.status_code == 200
     assert [m["content"] for m in messages if m["role"] == "user"] == ["hi", "ho", "hu"]
-
-
-async def test_a_full_disk_is_told_and_nothing_is_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Accepted means durable: where it cannot be, the client hears so and can send it again."""
-    append = FileStore.append
-
-    async def full(
-        self: FileStore, session_id: str, events: tuple[Event, ...], *, expected_seq: int
-    ) -> None:
-        if expected_seq:
-            msg = "no space left on device"
-            raise JournalWriteError(msg)
-        await append(self, session_id, events, expected_seq=expected_seq)
-
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        session_id = await gateway.session()
-        path = f"/api/v1/sessions/{session_id}/messages"
-        monkeypatch.setattr(FileStore, "append", full)
-        refused = await client.post(path, json={"content": "hi"})
-        monkeypatch.setattr(FileStore, "append", append)
-        again = await client.post(path, json={"content": "hi"})
-
-    assert refused.status_code == 507
-    assert refused.json()["type"] == "urn:everturn:problem:not-written"
-    assert "no space left" in refused.json()["detail"]
-    assert again.status_code == 200
-    assert again.json()["turn_id"] == "t1"
 
 
 async def test_a_damaged_journal_is_told_and_stops_no_other_session(tmp_path: Path) -> None:

@@ -106,8 +106,19 @@ async def test_calls_and_their_results_are_found_and_archives_are_read(tmp_path:
     assert {hit["role"] for hit in called} <= {"call"}
 
 
-async def test_a_search_goes_on_where_it_ended(tmp_path: Path) -> None:
-    """Page by page nothing is told twice, and nothing is left out."""
+async def test_a_search_goes_on_where_it_ended_and_is_refused_where_it_is_none(
+    tmp_path: Path,
+) -> None:
+    """Page by page nothing is told twice, and nothing is left out; or it says what is wrong."""
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"q": ""},
+        {"q": " \t"},
+        {"q": '""'},
+        {"q": "x" * 201},
+        {"q": "x", "after": "nonsense"},
+        {"q": "x", "limit": 0},
+    ]
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         turns = [(f"needle {n}", f"an answer {n}, needle") for n in range(3)]
         ids = [await talk(gateway, *turns) for _ in range(3)]
@@ -117,27 +128,12 @@ async def test_a_search_goes_on_where_it_ended(tmp_path: Path) -> None:
             params: dict[str, Any] = {"q": "needle", "limit": 4, "after": after}
             page = (await client.get("/api/v1/search", params=params)).json()
             hits, pages, after = [*hits, *page["hits"]], pages + 1, page["next"]
+        statuses = [(await client.get("/api/v1/search", params=each)).status_code for each in wrong]
+        hostile = [await found(client, q) for q in ("%_*?[", "\U0001f600", "\\u0041", "'--")]
 
     told = [(hit["session_id"], hit["seq"]) for hit in hits]
     assert pages == 5
     assert len(set(told)) == len(told) == 18
     assert {each for each, _ in told} == set(ids)
-
-
-async def test_a_search_is_refused_where_it_is_none(tmp_path: Path) -> None:
-    """With what is wrong."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        wrong: list[dict[str, Any]] = [
-            {},
-            {"q": ""},
-            {"q": " \t"},
-            {"q": '""'},
-            {"q": "x" * 201},
-            {"q": "x", "after": "nonsense"},
-            {"q": "x", "limit": 0},
-        ]
-        statuses = [(await client.get("/api/v1/search", params=each)).status_code for each in wrong]
-        hostile = [await found(client, q) for q in ("%_*?[", "\U0001f600", "\\u0041", "'--")]
-
     assert statuses == [422] * len(wrong)
     assert hostile == [[]] * 4

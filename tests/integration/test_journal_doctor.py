@@ -67,7 +67,12 @@ def kept(files: SessionFiles) -> dict[str, bytes]:
 async def test_a_good_session_has_no_findings_and_is_left_alone(
     tmp_path: Path, snapshot_at: int, compaction: Compaction
 ) -> None:
-    """A doctor that finds fault with the healthy is soon not asked any more."""
+    """A doctor that finds fault with the healthy is soon not asked any more.
+
+    It runs before the first start as well, and needs no lock for looking.
+    """
+    assert await session_ids(tmp_path / "none") == ()
+    assert await check(tmp_path / "none", SESSION_ID) == ()
     async with open_file_store(tmp_path) as store:
         files = await write_session(store, snapshot_at=snapshot_at, compaction=compaction)
         before = {path: path.read_bytes() for path in files.folder.iterdir()}
@@ -76,12 +81,6 @@ async def test_a_good_session_has_no_findings_and_is_left_alone(
         assert await check(tmp_path, SESSION_ID) == ()
         assert await repair(store, SESSION_ID) == ()
         assert {path: path.read_bytes() for path in files.folder.iterdir()} == before
-
-
-async def test_a_workspace_that_is_not_there_has_no_sessions(tmp_path: Path) -> None:
-    """Doctor runs before the first start as well, and needs no lock for looking."""
-    assert await session_ids(tmp_path / "none") == ()
-    assert await check(tmp_path / "none", SESSION_ID) == ()
 
 
 async def test_every_bad_line_is_named_and_thousands_in_a_few_lines(tmp_path: Path) -> None:

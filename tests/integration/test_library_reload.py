@@ -166,25 +166,6 @@ async def test_a_bad_change_keeps_the_last_good_version(tmp_path: Path) -> None:
     assert description(library, "a") == "2"
 
 
-async def test_a_provider_is_kept_until_its_model_changes(tmp_path: Path) -> None:
-    """Warm connections must survive a change of the prompt."""
-    write_agent(tmp_path, "a", SOUL__md="one")
-    providers = Providers()
-    library = await load(tmp_path, providers)
-    first = library.get("a")
-    write_agent(tmp_path, "a", SOUL__md="two")
-    await library.reload()
-    second = library.get("a")
-    write_agent(tmp_path, "a", "    temperature: 0.1\n")
-    await library.reload()
-    third = library.get("a")
-
-    assert (first.spec.prompt.soul, second.spec.prompt.soul) == ("one", "two")
-    assert second.provider is first.provider
-    assert third.provider is not first.provider
-    assert [model.temperature for model in providers.made] == [0.7, 0.1]
-
-
 async def test_a_script_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
     """Who edits the replies of a demo, or of a summarizer, sees them, as with any other file."""
     model = ("provider: builtin\n    name: builtin", "provider: scripted\n    name: replies.yaml")
@@ -218,6 +199,44 @@ def write_summarised(agents_dir: Path, summarizer: str, *, model: str = "gpt-5")
     write_folder(agents_dir / "a", text)
 
 
+async def test_a_provider_is_kept_until_its_model_changes(tmp_path: Path) -> None:
+    """Warm connections must survive a change of the prompt, those of a summarizer as well."""
+    write_agent(tmp_path / "own", "a", SOUL__md="one")
+    providers = Providers()
+    library = await load(tmp_path / "own", providers)
+    first = library.get("a")
+    write_agent(tmp_path / "own", "a", SOUL__md="two")
+    await library.reload()
+    second = library.get("a")
+    write_agent(tmp_path / "own", "a", "    temperature: 0.1\n")
+    await library.reload()
+    third = library.get("a")
+
+    assert (first.spec.prompt.soul, second.spec.prompt.soul) == ("one", "two")
+    assert second.provider is first.provider
+    assert third.provider is not first.provider
+    assert [model.temperature for model in providers.made] == [0.7, 0.1]
+
+    summarised: list[object] = []
+    folder = tmp_path / "summarised"
+    for model, summarizer in (
+        ("gpt-5", "gpt-5-mini"),
+        ("gpt-5.1", "gpt-5-mini"),
+        ("gpt-5.1", "gpt-5-nano"),
+    ):
+        write_summarised(folder, f"{{provider: openai, name: {summarizer}}}", model=model)
+        if not summarised:
+            library = await load(folder)
+        await library.reload()
+        made = library.get("a").summariser
+        assert made is not None
+        assert library.get("a").spec.model.name == model
+        summarised.append(made.provider)
+
+    assert summarised[1] is summarised[0]
+    assert summarised[2] is not summarised[0]
+
+
 async def test_summaries_come_from_the_agent_s_own_model_or_the_one_that_is_named(
     tmp_path: Path,
 ) -> None:
@@ -243,28 +262,6 @@ async def test_summaries_come_from_the_agent_s_own_model_or_the_one_that_is_name
     assert named.provider is own.provider
     assert library.get("a").summariser is None
     assert [model.name for model in providers.made] == ["gpt-5", "gpt-5-mini"]
-
-
-async def test_a_summarizer_is_kept_until_it_changes(tmp_path: Path) -> None:
-    """Its connections are as dear as those of the agent's own model."""
-    write_summarised(tmp_path, "{provider: openai, name: gpt-5-mini}")
-    library = await load(tmp_path)
-    first = library.get("a").summariser
-
-    write_summarised(tmp_path, "{provider: openai, name: gpt-5-mini}", model="gpt-5.1")
-    await library.reload()
-    second = library.get("a").summariser
-
-    write_summarised(tmp_path, "{provider: openai, name: gpt-5-nano}", model="gpt-5.1")
-    await library.reload()
-    third = library.get("a").summariser
-
-    assert first is not None
-    assert second is not None
-    assert third is not None
-    assert library.get("a").spec.model.name == "gpt-5.1"
-    assert second.provider is first.provider
-    assert third.provider is not first.provider
 
 
 async def test_a_model_that_cannot_be_made_is_a_fault_at_its_place(tmp_path: Path) -> None:
