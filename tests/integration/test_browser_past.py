@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 from playwright.async_api import Browser, Page
-from support.browser import SMALLEST, faults_in_each_look, faults_of, in_browser, looking
+from support.browser import faults_in_each_look, faults_of, in_browser, looking
 from support.gateway import HttpGateway, open_http_gateway
 from support.written import RESULT, eventful, long_session, write_session
 
@@ -101,9 +101,12 @@ async def test_any_request_is_shown_with_the_reason_for_what_is_hidden(
 async def test_the_conversation_is_shown_as_it_was_at_a_request(
     tmp_path: Path, browser: Browser
 ) -> None:
-    """What came later is dimmed; what was hidden then says how; the slider goes through time."""
+    """What came later is dimmed; what was hidden then says how; the slider goes through time.
+
+    And everybody can use these views, with many requests and with none.
+    """
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
-        session_id = await compacted(gateway)
+        session_id, empty = await compacted(gateway), await gateway.session()
         page = await window.tab(console(gateway, f"{session_id}/then/0"))
         await page.locator(".hidden-from-model", has_text="question 0").wait_for()
         last = page.locator(".entry.user", has_text="the last one")
@@ -117,11 +120,31 @@ async def test_the_conversation_is_shown_as_it_was_at_a_request(
         # The newest one, where another was looked at before.
         await page.goto(console(gateway, f"{session_id}/then/0"))
         await page.locator(".entry.user:not(.later)", has_text="the last one").wait_for()
+        faults = await faults_of_views(page, gateway, session_id, empty)
 
+    assert faults == []
     assert at_end is not None
     assert "later" not in at_end
     assert "<script>window.ran=1</script> ⟨U+202E⟩evil" in texts
     assert marks == 0
+
+
+async def faults_of_views(
+    page: Page, gateway: HttpGateway, session_id: str, empty: str
+) -> list[str]:
+    """Return what keeps people from using them, in light and dark, on a phone and a desk."""
+    await page.goto(console(gateway, f"{empty}/request/0"))
+    await page.get_by_text("No request yet").wait_for()
+    found = [f"empty {each}" for each in await faults_in_each_look(page)]
+    await page.goto(console(gateway, f"{session_id}/request/0"))
+    await page.locator("table.dispositions").wait_for()
+    await page.locator("details.request > summary").click()
+    await page.locator(".sent.user").first.wait_for()
+    found += [f"request {each}" for each in await faults_in_each_look(page)]
+    await page.goto(console(gateway, f"{session_id}/then/5"))
+    await page.locator(".entry.later").first.wait_for()
+    found += [f"then {each}" for each in await faults_in_each_look(page)]
+    return found
 
 
 async def test_a_transcript_tells_what_became_of_everything(
@@ -216,24 +239,3 @@ async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path, browser:
     assert max(counts) <= 120
     assert newest == 0
     assert max(moved) < 3
-
-
-async def test_everybody_can_use_these_views(tmp_path: Path, browser: Browser) -> None:
-    """In light and dark, on a phone and a desk, with many requests and with none."""
-    found: list[str] = []
-    async with open_http_gateway(tmp_path) as gateway:
-        session_id, empty = await compacted(gateway), await gateway.session()
-        async with looking(browser, width=SMALLEST) as window:
-            page = await window.tab(console(gateway, f"{empty}/request/0"))
-            await page.get_by_text("No request yet").wait_for()
-            found += [f"empty {each}" for each in await faults_in_each_look(page)]
-            await page.goto(console(gateway, f"{session_id}/request/0"))
-            await page.locator("table.dispositions").wait_for()
-            await page.locator("details.request > summary").click()
-            await page.locator(".sent.user").first.wait_for()
-            found += [f"request {each}" for each in await faults_in_each_look(page)]
-            await page.goto(console(gateway, f"{session_id}/then/5"))
-            await page.locator(".entry.later").first.wait_for()
-            found += [f"then {each}" for each in await faults_in_each_look(page)]
-
-    assert found == []
