@@ -39,10 +39,12 @@ class Place(BaseModel):
 
 
 async def test_a_response_has_text_usage_and_state(tmp_path: Path) -> None:
-    """The fields that programs read are all there, and the next one goes on with the session."""
-    provider = ScriptedProvider(
-        Reply(text=WORDS, usage=Usage(input_tokens=7, output_tokens=3)), "and on"
-    )
+    """The fields that programs read are all there, and the next one goes on with the session.
+
+    The official client makes structured output of one.
+    """
+    counted = Reply(text=WORDS, usage=Usage(input_tokens=7, output_tokens=3))
+    provider = ScriptedProvider(counted, "and on", "Bonn", '{"town": "Bonn"}')
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,
         client_of(gateway) as client,
@@ -53,7 +55,9 @@ async def test_a_response_has_text_usage_and_state(tmp_path: Path) -> None:
         two = await client.responses.create(model="test", input="more", previous_response_id=one.id)
         got = await client.responses.retrieve(one.id)
         asked = await client.responses.input_items.list(two.id)
+        parsed = await client.responses.parse(model="test", input="where?", text_format=Place)
 
+    assert parsed.output_parsed == Place(town="Bonn")
     assert (one.status, one.output_text, one.model) == ("completed", WORDS, "test")
     assert one.usage
     assert (one.usage.input_tokens, one.usage.output_tokens) == (7, 3)
@@ -134,18 +138,6 @@ async def test_a_client_runs_its_own_tools(tmp_path: Path, streams: bool) -> Non
     assert [item.type for item in asked.data] == ["function_call_output"]
 
 
-async def test_an_answer_is_parsed(tmp_path: Path) -> None:
-    """Structured output of the official client."""
-    provider = ScriptedProvider("Bonn", '{"town": "Bonn"}')
-    async with (
-        open_http_gateway(tmp_path, provider=provider) as gateway,
-        client_of(gateway) as client,
-    ):
-        parsed = await client.responses.parse(model="test", input="where?", text_format=Place)
-
-    assert parsed.output_parsed == Place(town="Bonn")
-
-
 async def test_a_response_in_the_background_is_fetched(tmp_path: Path) -> None:
     """Nobody has to hold a connection for a long turn; it can be stopped by its id."""
     provider = ScriptedProvider(WORDS, "never")
@@ -170,8 +162,11 @@ async def test_a_response_in_the_background_is_fetched(tmp_path: Path) -> None:
 
 
 async def test_a_response_is_streamed_again(tmp_path: Path) -> None:
-    """Whoever lost the stream has it from its beginning, while it runs and later."""
-    provider = ScriptedProvider(WORDS)
+    """Whoever lost the stream has it from its beginning, while it runs and later.
+
+    Or the rest of it, from the character on that the client does not have, while the reply grows.
+    """
+    provider = ScriptedProvider(WORDS, WORDS)
     provider.hold()
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,
@@ -186,7 +181,20 @@ async def test_a_response_is_streamed_again(tmp_path: Path) -> None:
                 provider.release()
         again = await client.responses.retrieve(begun.id, stream=True)
         text = [e.response.output_text async for e in again if e.type == "response.completed"]
+        provider.hold()
+        other = await client.responses.create(model="test", input="hi", background=True)
+        stream = await client.responses.retrieve(other.id, stream=True)
+        had: list[Any] = []
+        async for event in stream:
+            had.append(event)
+            if event.type == "response.in_progress":
+                provider.release()
+            if event.type == "response.output_text.delta":
+                break
+        await stream.close()
+        rest = await streamed(client, other.id, starting_after=had[-1].sequence_number)
 
+    assert text_of(had) + text_of(rest) == WORDS
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     assert "response.output_text.delta" in kinds
     assert text == [WORDS]
@@ -233,29 +241,6 @@ async def test_a_stream_goes_on_at_every_number(tmp_path: Path) -> None:
     assert refused.value.param == "starting_after"
 
 
-async def test_a_stream_goes_on_while_the_reply_grows(tmp_path: Path) -> None:
-    """The rest of a text is sent from the character on that the client does not have."""
-    provider = ScriptedProvider(WORDS)
-    provider.hold()
-    async with (
-        open_http_gateway(tmp_path, provider=provider) as gateway,
-        client_of(gateway) as client,
-    ):
-        begun = await client.responses.create(model="test", input="hi", background=True)
-        stream = await client.responses.retrieve(begun.id, stream=True)
-        had: list[Any] = []
-        async for event in stream:
-            had.append(event)
-            if event.type == "response.in_progress":
-                provider.release()
-            if event.type == "response.output_text.delta":
-                break
-        await stream.close()
-        rest = await streamed(client, begun.id, starting_after=had[-1].sequence_number)
-
-    assert text_of(had) + text_of(rest) == WORDS
-
-
 async def test_a_text_that_a_restart_cut_short_is_not_pieced_together(tmp_path: Path) -> None:
     """Another reply was written since: what the client has is no part of it."""
     provider = ScriptedProvider("one two three")
@@ -284,15 +269,15 @@ async def test_a_text_that_a_restart_cut_short_is_not_pieced_together(tmp_path: 
     assert text_of(again) == "something else"
 
 
-async def test_conversations_by_name_and_nothing_kept(tmp_path: Path) -> None:
-    """A name goes on where it was; what is not stored cannot be fetched."""
-    provider = ScriptedProvider("one", "two", "three")
+async def test_conversations_by_name_by_session_and_nothing_kept(tmp_path: Path) -> None:
+    """A name, or the id of a session, goes on where it was; what is not stored is not fetched."""
+    provider = ScriptedProvider("one", "two", "three", "four")
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,
         client_of(gateway) as client,
     ):
         for text in ("a", "b"):
-            await client.responses.create(model="test", input=text, conversation="ours")
+            ours = await client.responses.create(model="test", input=text, conversation="ours")
         once = await client.responses.create(
             model="test",
             store=False,
@@ -304,11 +289,19 @@ async def test_conversations_by_name_and_nothing_kept(tmp_path: Path) -> None:
         )
         with pytest.raises(openai.NotFoundError):
             await client.responses.retrieve(once.id)
+        session_id = ours.id.removeprefix("resp_").rpartition("_")[0]
+        by_id = await client.responses.create(model="test", input="f", conversation=session_id)
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(
+                model="test", input="g", conversation="20260101T000000000-00000000"
+            )
 
+    assert session_id in by_id.id
     assert [[m.text for m in request.messages] for request in provider.requests] == [
         ["a"],
         ["a", "one", "b"],
         ["c", "d", "e"],
+        ["a", "one", "b", "two", "f"],
     ]
     assert once.to_dict()["store"] is False
 
@@ -355,21 +348,6 @@ async def test_a_branch_of_a_shared_session_is_its_own(tmp_path: Path) -> None:
             await client.responses.retrieve(one.id)
             with pytest.raises(openai.NotFoundError):
                 await client.responses.retrieve(branch.id)
-
-
-async def test_a_session_by_its_id_is_a_conversation(tmp_path: Path) -> None:
-    """What began elsewhere goes on, as it does in chat completions."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
-        one = await client.responses.create(model="test", input="a", conversation="desk")
-        session_id = one.id.removeprefix("resp_").rpartition("_")[0]
-        two = await client.responses.create(model="test", input="b", conversation=session_id)
-        with pytest.raises(openai.NotFoundError):
-            await client.responses.create(
-                model="test", input="c", conversation="20260101T000000000-00000000"
-            )
-
-    assert session_id in two.id
-    assert [m.text for m in gateway.provider.requests[-1].messages][::2] == ["a", "b"]
 
 
 async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
