@@ -47,7 +47,6 @@ async def test_tools_are_listed_and_called_with_the_owners_headers(tmp_path: Pat
 
 async def test_a_cancelled_call_ends_at_once_and_the_server_is_told(tmp_path: Path) -> None:
     """Over HTTP the request would otherwise go on at the server, and the connection with it."""
-    # Over HTTP the request would otherwise go on at the server, and the connection with it.
     folder = tmp_path / "older"
     folder.mkdir()
     async with open_http_server() as http, open_world(folder, at(http.url)) as world:
@@ -129,7 +128,6 @@ WORDS = [
 
 async def test_whatever_comes_in_place_of_an_answer_costs_its_call_alone(tmp_path: Path) -> None:
     """The client would end the connection for some, and tell of others that there was an error."""
-    # The client would end the connection for some, and tell of others that there was an error.
     async with open_http_server() as http, open_world(tmp_path, at(http.url)) as world:
         life = world.connection._life
         for answer, why in UNUSABLE:

@@ -130,7 +130,6 @@ async def test_a_login_that_is_over_or_missing_says_so_and_takes_a_new_one_at_on
     tmp_path: Path,
 ) -> None:
     """Neither the gateway nor the server has to be started again."""
-    # Neither the gateway nor the server has to be started again.
     folder = tmp_path / "over"
     folder.mkdir()
     store = MemoryKeyedStore()

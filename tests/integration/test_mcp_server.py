@@ -203,7 +203,6 @@ async def test_a_question_without_an_answer_stays_open_for_others(tmp_path: Path
 
 async def test_a_caller_sees_does_and_is_asked_what_its_token_allows(tmp_path: Path) -> None:
     """The same rules as on every route; what is not the caller's is not there."""
-    # The same rules as on every route; what is not the caller's is not there.
     folder = tmp_path / "sees"
     folder.mkdir()
     person = Person()

@@ -130,7 +130,6 @@ async def test_recall_gives_memory_days_and_world_page_by_page(
     tmp_path: Path, clock: ManualClock, memory: Path, world: Path
 ) -> None:
     """All that the agent knows, the newest day first, and no day that was not asked for."""
-    # All that the agent knows, the newest day first, and no day that was not asked for.
     (memory / "MEMORY.md").write_text("long-term\n")
     for age in range(5):
         day = f"{NOW - timedelta(days=age):%Y-%m-%d}"
@@ -177,7 +176,6 @@ async def test_what_was_not_read_is_not_replaced(
     tmp_path: Path, clock: ManualClock, memory: Path, world: Path
 ) -> None:
     """A model that forgets to read first would wipe out what it knew."""
-    # A model that forgets to read first would wipe out what it knew.
     (memory / "MEMORY.md").write_text("old facts")
     call = caller(tmp_path, clock)
     with refused("(?s)you have not read it.*old facts"):
@@ -263,7 +261,6 @@ async def test_what_cannot_be_noted_is_refused_with_what_to_do(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     """Notes are read at the beginning of conversations; without a bound they would fill them."""
-    # Notes are read at the beginning of conversations; without a bound they would fill them.
     call = caller(tmp_path, clock)
 
     with refused("condense it"):

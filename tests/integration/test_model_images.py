@@ -177,7 +177,6 @@ def test_what_cannot_be_used_is_told_and_costs_nothing_else(
 
 def test_many_and_large_images_have_bounds_that_are_told() -> None:
     """A list of them holds the loop up no longer than to parse it, and memory is not filled."""
-    # A list of them holds the loop up no longer than to parse it, and memory is not filled.
     empty, large = [at("")] * 90_000, "A" * (IMAGES_LIMIT_CHARS - 4)
     many = read(ReplyReader, chat(at(ADDRESS), *empty), *GOOD[ReplyReader])
     apart = [chat(at(f"{n:04}")) for n in range(101)]

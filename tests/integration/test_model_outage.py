@@ -302,7 +302,6 @@ async def test_what_was_shown_of_a_call_that_broke_off_is_no_running_reply_durin
 
 async def test_messages_that_come_meanwhile_are_read_with_the_next_try() -> None:
     """One answer to all of it, and not an outdated one first."""
-    # One answer to all of it, and not an outdated one first.
     async with waiting() as (test, submission):
         more = await test.service.submit(IncomingMessage(text="and this", key=test.key()))
         right(test)
@@ -447,7 +446,6 @@ async def test_a_start_at_another_time_holds_no_turn_for_longer() -> None:
 
 async def test_people_are_told_once_in_a_turn() -> None:
     """They know that it takes longer, and are not told so every minute."""
-    # They know that it takes longer, and are not told so every minute.
     disk, clock, provider = MemoryDisk(), ManualClock(), Flaky()
     async with (
         open_memory_store(disk) as store,

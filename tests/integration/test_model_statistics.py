@@ -70,7 +70,6 @@ async def known(path: Path, model: ModelSpec = MODEL) -> ModelStatistics:
 
 async def test_what_was_learnt_is_kept_however_the_gateway_ends(tmp_path: Path) -> None:
     """Otherwise every start begins with a guess, and with the same overflow."""
-    # Otherwise every start begins with a guess, and with the same overflow.
     path = tmp_path / "models.json"
     async with open_model_statistics(
         FileKeyedStore(path.parent), ManualClock()

@@ -43,10 +43,12 @@ async def _taken(fed: Fed, message: Message) -> None:
             fed.clock.advance(60)
 
 
-async def test_a_disk_that_hangs_for_longer_than_the_limit_loses_nothing(tmp_path: Path) -> None:
+async def test_a_disk_that_hangs_loses_nothing_and_its_sender_is_told_once(tmp_path: Path) -> None:
     """A message that was confirmed then is gone, or answered though it was called lost."""
+    folder = tmp_path / "loses"
+    folder.mkdir()
     disk = MemoryDisk()
-    async with feeding(tmp_path, disk=disk, limits=IMPATIENT) as fed:
+    async with feeding(folder, disk=disk, limits=IMPATIENT) as fed:
         message = fed.message("keep me")
         disk.stalled = anyio.Event()
         await _not_now(fed, message)
@@ -61,11 +63,11 @@ async def test_a_disk_that_hangs_for_longer_than_the_limit_loses_nothing(tmp_pat
         assert told == [not_yet_kept()]
         assert not_kept() not in fed.adapter.world.texts
 
-
-async def test_a_sender_is_told_once_that_something_waits(tmp_path: Path) -> None:
-    """Each try of the same message is no news."""
+    # Each try of the same message is no news.
+    folder = tmp_path / "told"
+    folder.mkdir()
     disk = MemoryDisk()
-    async with feeding(tmp_path, disk=disk, limits=IMPATIENT) as fed:
+    async with feeding(folder, disk=disk, limits=IMPATIENT) as fed:
         message = fed.message("keep me")
         disk.stalled = anyio.Event()
         for _ in range(5):
@@ -100,8 +102,11 @@ async def test_tries_are_further_and_further_apart_and_a_lane_is_shown_as_blocke
         assert after == ()
 
 
-async def test_a_fault_that_passes_costs_no_message(tmp_path: Path) -> None:
-    """What nobody foresaw may be over in a moment."""
+async def test_what_is_over_in_a_moment_costs_no_message(tmp_path: Path) -> None:
+    """What nobody foresaw, and those who waited before it."""
+    # What nobody foresaw may be over in a moment.
+    folder = tmp_path / "fault"
+    folder.mkdir()
     faults = iter([ZeroDivisionError("a bug")])
 
     async def save_file(_agent: str, _name: str, _data: bytes) -> str | None:
@@ -109,7 +114,7 @@ async def test_a_fault_that_passes_costs_no_message(tmp_path: Path) -> None:
             raise fault
         return None
 
-    async with feeding(tmp_path, adapter=FeedingAdapter(), save_file=save_file) as fed:
+    async with feeding(folder, adapter=FeedingAdapter(), save_file=save_file) as fed:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 fed.adapter.feed, fed.message("read this", files=(a_file(b"\0\1", "x.bin"),))
@@ -121,11 +126,11 @@ async def test_a_fault_that_passes_costs_no_message(tmp_path: Path) -> None:
         assert len(await _texts(fed)) == 1
         assert fed.adapter.world.texts == []
 
-
-async def test_a_full_mailbox_is_no_reason_to_drop_a_message(tmp_path: Path) -> None:
-    """Those who waited before it are dealt with in a moment; the platform keeps it so long."""
+    # Those who waited before it are dealt with in a moment; the platform keeps it so long.
+    folder = tmp_path / "full"
+    folder.mkdir()
     disk = MemoryDisk()
-    async with feeding(tmp_path, disk=disk) as fed:
+    async with feeding(folder, disk=disk) as fed:
         await fed.say("begin")
         await fed.until_idle()
         disk.stalled = anyio.Event()

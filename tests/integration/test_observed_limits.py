@@ -53,7 +53,6 @@ async def window(test: TestService, done: TurnResult) -> int:
 
 async def test_what_one_refusal_taught_holds_for_a_day_and_not_against_answers() -> None:
     """The day after, the model may be asked for more; a new refusal would be learnt anew."""
-    # The day after, the model may be asked for more; a new refusal would be learnt anew.
     provider, clock = ScriptedProvider("one", refusal(), "two"), ManualClock()
     async with open_test_service(provider=provider, spec=spec(), clock=clock) as test:
         await say(test, "one")

@@ -331,7 +331,6 @@ async def test_a_reply_that_only_lost_its_usage_counts(streams: bool) -> None:
 
 async def test_what_a_model_refuses_by_name_is_left_out_from_then_on() -> None:
     """Reasoning models take one temperature, and only the new name of the output limit."""
-    # Reasoning models take one temperature, and only the new name of the output limit.
     fixed = refused(400, "Unsupported value", param="temperature", code="unsupported_value")
     renamed = refused(
         400, "Unsupported parameter", param="max_tokens", code="unsupported_parameter"

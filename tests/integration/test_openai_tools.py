@@ -179,7 +179,6 @@ async def test_results_come_for_all_calls_of_a_turn_that_waits_or_are_refused(
     tmp_path: Path,
 ) -> None:
     """A turn that waits for another result would leave the client without an answer."""
-    # A turn that waits for another result would leave the client without an answer.
     folder = tmp_path / "some"
     folder.mkdir()
     provider = ScriptedProvider(asking("Bonn", "Jena"))

@@ -84,7 +84,6 @@ def _by_ada(fed: Fed) -> Callable[..., Awaitable[str]]:
 
 async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_path: Path) -> None:
     """Whoever owns an agent need not be in the group where it asks."""
-    # Whoever owns an agent need not be in the group where it asks.
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     tool, gate, provider = _asking("7")
@@ -241,7 +240,6 @@ async def test_who_owns_something_else_sees_and_answers_nothing_here(tmp_path: P
 
 async def test_only_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
     """No terminal is at hand where people write from."""
-    # No terminal is at hand where people write from.
     rules = AccessRules(dm=structs.replace(OPEN.dm, policy="allowlist"))
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
         await fed.say("hello", chat=BOB_DM, sender=BOB)
@@ -377,7 +375,6 @@ async def test_to_all_others_an_owners_command_is_none(tmp_path: Path, name: str
 
 async def test_an_owner_is_one_in_private_and_on_the_own_channel_alone(tmp_path: Path) -> None:
     """What waits, and who asked for what, is nobody else's business."""
-    # What waits, and who asked for what, is nobody else's business.
     folder = tmp_path / "group"
     folder.mkdir()
     async with feeding(folder, owners=[OWNER]) as fed:

@@ -113,10 +113,11 @@ async def test_a_webhook_that_is_down_for_a_moment_is_tried_again(
     assert _warnings(caplog) == []
 
 
-async def test_what_fails_in_the_end_is_logged_without_the_address(
-    caplog: pytest.LogCaptureFixture,
+async def test_what_fails_in_the_end_is_logged_without_the_address_and_stops_no_other(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The address of a webhook is a secret, as whoever has it can write there."""
+    """A receiver that is off, or hangs, must not stop the next notice."""
+    # The address of a webhook is a secret, as whoever has it can write there.
     clock = ManualClock(NOW)
     async with open_web_server() as web:
         async with open_notifier(clock, _secrets()) as notifier:
@@ -135,6 +136,38 @@ async def test_what_fails_in_the_end_is_logged_without_the_address(
     )
     assert "t0ken" not in str(logged)
 
+    # A receiver that is off must not stop the next notice.
+    caplog.clear()
+    clock = ManualClock(NOW)
+    async with open_web_server() as web:
+        async with open_web_server() as gone:
+            pass
+        async with open_notifier(clock, _secrets()) as notifier:
+            web.routes["/hook/t0ken"] = page(b"")
+            _tell(notifier, gone)
+            _tell(notifier, web)
+            for pause_s in (1.0, 4.0):
+                await clock.until_sleeping(pause_s)
+                clock.advance(pause_s)
+        assert len(web.asked) == 1
+
+    assert [each["why"] for each in _warnings(caplog)] == ["ConnectError"]
+
+    # Every wait has an end, and the next notice its turn.
+    caplog.clear()
+    monkeypatch.setattr(webhook_client, "TRY_TIMEOUT_S", 0.05)
+    clock = ManualClock(NOW)
+    async with open_web_server() as web:
+        web.routes["/hook/t0ken"] = stall
+        async with open_notifier(clock, _secrets()) as notifier:
+            _tell(notifier, web)
+            for pause_s in (1.0, 4.0):
+                await clock.until_sleeping(pause_s)
+                clock.advance(pause_s)
+
+    (logged,) = _warnings(caplog)
+    assert "Timeout" in logged["why"] or logged["why"] == "no answer within 0.05 s"
+
 
 @table(
     ("answer", "why"),
@@ -151,26 +184,6 @@ async def test_what_will_not_get_better_is_not_tried_again(
         assert [each.path for each in web.asked] == ["/hook/t0ken"]
 
     assert [each["why"] for each in _warnings(caplog)] == [why]
-
-
-async def test_an_address_where_nobody_listens_is_tried_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A receiver that is off must not stop the next notice."""
-    clock = ManualClock(NOW)
-    async with open_web_server() as web:
-        async with open_web_server() as gone:
-            pass
-        async with open_notifier(clock, _secrets()) as notifier:
-            web.routes["/hook/t0ken"] = page(b"")
-            _tell(notifier, gone)
-            _tell(notifier, web)
-            for pause_s in (1.0, 4.0):
-                await clock.until_sleeping(pause_s)
-                clock.advance(pause_s)
-        assert len(web.asked) == 1
-
-    assert [each["why"] for each in _warnings(caplog)] == ["ConnectError"]
 
 
 async def test_no_call_waits_for_a_webhook_and_a_full_queue_is_said(
@@ -192,24 +205,6 @@ async def test_no_call_waits_for_a_webhook_and_a_full_queue_is_said(
     told = _warnings(caplog)
     assert [each.get("dropped") for each in told] == [1, 2, 3, None]
     assert told[-1]["count"] == 3
-
-
-async def test_a_webhook_that_hangs_is_given_up(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every wait has an end, and the next notice its turn."""
-    monkeypatch.setattr(webhook_client, "TRY_TIMEOUT_S", 0.05)
-    clock = ManualClock(NOW)
-    async with open_web_server() as web:
-        web.routes["/hook/t0ken"] = stall
-        async with open_notifier(clock, _secrets()) as notifier:
-            _tell(notifier, web)
-            for pause_s in (1.0, 4.0):
-                await clock.until_sleeping(pause_s)
-                clock.advance(pause_s)
-
-    (logged,) = _warnings(caplog)
-    assert "Timeout" in logged["why"] or logged["why"] == "no answer within 0.05 s"
 
 
 async def test_what_waits_at_the_end_is_still_sent() -> None:

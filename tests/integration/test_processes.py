@@ -39,7 +39,6 @@ def place(tmp_path: Path) -> Generator[Path]:
 
 async def test_the_end_of_a_process_is_told_as_it_was(place: Path) -> None:
     """The promise of the tool: the agent hears of the end without asking, and answers."""
-    # The promise of the tool: the agent hears of the end without asking, and answers.
     folder = place / "exit"
     folder.mkdir()
     async with open_desk(folder) as world:
@@ -80,7 +79,6 @@ async def test_what_a_process_printed_is_told_without_secrets_nor_text_from_outs
     place: Path,
 ) -> None:
     """A message cannot be marked as untrusted; the result of `log` can, and is."""
-    # A message cannot be marked as untrusted; the result of `log` can, and is.
     folder = place / "outside"
     folder.mkdir()
     async with open_desk(folder, trusted=False) as world:

@@ -54,7 +54,6 @@ async def _told_with(world: ProcessWorld, clock: ManualClock, wanted: str) -> li
 
 async def test_a_shell_is_typed_into_and_seen(place: Path) -> None:
     """The agent works in a terminal as a person does: types, looks, interrupts."""
-    # The agent works in a terminal as a person does: types, looks, interrupts.
     folder = place / "shell"
     folder.mkdir()
     async with open_desk(folder) as world:

@@ -182,7 +182,6 @@ async def test_what_need_not_wait_is_answered_at_once(monkeypatch: pytest.Monkey
 
 async def test_a_command_lets_what_is_held_begin() -> None:
     """GW-05: a command in a burst stands behind what was written before it."""
-    # GW-05: a command in a burst stands behind what was written before it.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "one")
@@ -270,7 +269,6 @@ async def test_what_comes_while_a_turn_runs_is_answered_after_it() -> None:
 
 async def test_questions_and_bursts_that_want_a_turn_of_their_own_get_it_in_order() -> None:
     """Mode sequential: each question has its answer."""
-    # Mode sequential: each question has its answer.
     async with open_test_service() as test:
         test.provider.hold()
         senders = enumerate(["ann", "ann", "bob"])
@@ -462,7 +460,6 @@ async def test_people_of_a_channel_are_told_once_a_turn_that_messages_are_droppe
 
 async def test_ambient_messages_begin_no_turn_and_are_read_with_the_next() -> None:
     """A group may talk among itself; the agent knows of it when it is asked."""
-    # A group may talk among itself; the agent knows of it when it is asked.
     async with open_test_service() as test:
         await say(test, "[Bob] lunch?", ambient=True, sender="bob")
         await say(test, "[Eve] yes", ambient=True, sender="eve")
@@ -655,7 +652,6 @@ async def test_what_was_said_beside_is_told_once_and_to_the_next_turn() -> None:
 
 async def test_only_the_newest_and_not_too_old_are_told() -> None:
     """Yesterday's chatter is not what today's question is about."""
-    # Yesterday's chatter is not what today's question is about.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await aside(test, "old", AmbientRules(max_age_s=60))
@@ -738,7 +734,6 @@ async def test_what_is_no_text_is_not_kept(text: str) -> None:
 
 async def test_an_edit_counts_until_the_turn_begins() -> None:
     """What a person corrected in time is what they asked."""
-    # What a person corrected in time is what they asked.
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "who wint?", key="k")
