@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -253,7 +253,9 @@ async def test_a_client_that_reads_nothing_does_not_keep_its_connection(tmp_path
         with anyio.fail_after(DEADLINE_S):
             while status == 503:
                 async with gateway.client() as client:
-                    status = (await client.get("/api/v1/agents")).status_code
+                    # On a busy machine this one may be silent for too long as well.
+                    with suppress(httpx2.TransportError):
+                        status = (await client.get("/api/v1/agents")).status_code
                 await anyio.lowlevel.checkpoint()
 
     assert status == 200
