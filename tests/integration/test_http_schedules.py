@@ -122,10 +122,13 @@ async def test_a_job_is_made_shown_paused_and_called_off(tmp_path: Path) -> None
     assert (gone.status_code, after.status_code) == (204, 404)
 
 
-async def test_a_job_that_is_run_says_its_message(tmp_path: Path) -> None:
+async def test_a_job_that_is_run_says_its_message_or_links_to_the_turn_of_its_task(
+    tmp_path: Path,
+) -> None:
     """From the request to the conversation it is for, and into the list of its runs.
 
-    A page that shows how jobs fared has the newest runs of all in one request.
+    Who reads that it ran wants to read what it did. A page that shows how jobs fared has the newest
+    runs of all in one request.
     """
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         await made(client, HOURLY)
@@ -136,6 +139,10 @@ async def test_a_job_that_is_run_says_its_message(tmp_path: Path) -> None:
         said = (await client.get(f"{talk.headers['location']}/messages")).json()["messages"]
         (plain,) = (await client.get(PATH)).json()["schedules"]
         (told,) = (await client.get(PATH, params={"runs": 3})).json()["schedules"]
+        await made(client, {"id": "task", "agent": "test", "every": 60, "task": "Do it."})
+        await client.post(f"{PATH}/task/run")
+        task = await ended(client, "task")
+        done = (await client.get(f"{task['session']}/messages")).json()["messages"]
 
     assert asked.status_code == 202
     assert asked.json()["scheduled_at"] == run["scheduled_at"]
@@ -146,20 +153,10 @@ async def test_a_job_that_is_run_says_its_message(tmp_path: Path) -> None:
     assert [message["content"] for message in said] == ["Stand-up!"]
     assert "runs" not in plain
     assert [run["outcome"] for run in told["runs"]] == ["sent"]
-
-
-async def test_a_task_links_to_the_turn_that_did_it(tmp_path: Path) -> None:
-    """Who reads that it ran wants to read what it did."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
-        await made(client, {"id": "task", "agent": "test", "every": 60, "task": "Do it."})
-        await client.post(f"{PATH}/task/run")
-        run = await ended(client, "task")
-        messages = (await client.get(f"{run['session']}/messages")).json()["messages"]
-
-    assert (run["outcome"], run["turn_id"], run["error"]) == ("answered", "t1", "")
-    assert run["session"] == f"/api/v1/sessions/{run['session_id']}"
-    assert messages[-1]["turn_id"] == run["turn_id"]
-    assert "Do it." in messages[0]["content"]
+    assert (task["outcome"], task["turn_id"], task["error"]) == ("answered", "t1", "")
+    assert task["session"] == f"/api/v1/sessions/{task['session_id']}"
+    assert done[-1]["turn_id"] == task["turn_id"]
+    assert "Do it." in done[0]["content"]
 
 
 async def test_jobs_come_in_pages(tmp_path: Path) -> None:
