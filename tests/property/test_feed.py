@@ -103,6 +103,12 @@ class Reader:
             await checkpoint()  # as a follower that writes to somebody
 
 
+async def some_rounds() -> None:
+    """Let followers go on, and not all of them to where they wait."""
+    for _ in range(ROUNDS):
+        await checkpoint()
+
+
 @examples(45)
 @given(moves)
 @example(["let run", "next", ("say", "a")])
@@ -136,8 +142,7 @@ def test_each_follower_has_each_event_and_piece_once_and_in_its_place(
                 if all(each.seen[-1:] >= [newest] and each.screen == live.text for each in readers):
                     break
                 await checkpoint()
-            for _ in range(ROUNDS):
-                await checkpoint()
+            await some_rounds()
 
         def begin(reader: Reader, *, takes: bool) -> None:
             tasks.start_soon(lambda: reader.follow(feed, log, takes=takes))
@@ -168,8 +173,7 @@ def test_each_follower_has_each_event_and_piece_once_and_in_its_place(
                         readers.append(Reader())
                         begin(readers[-1], takes=True)
                     case "let run":
-                        for _ in range(ROUNDS):
-                            await checkpoint()
+                        await some_rounds()
                     case "settle":
                         await until_read()
                         assert [each.screen for each in readers] == [live.text] * len(readers)
