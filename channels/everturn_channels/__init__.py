@@ -6,6 +6,7 @@
   them
 - `channel_context`: what stands behind every channel: the service, and who may use it
 - `chunks`: cuts a text into pieces of at most a platform's size
+- `connection_drain`: lets what is being sent arrive before its connection is closed
 - `errors`: errors of the channels: what goes wrong between a person and a conversation
 - `health`: the status of a channel: what its runner notes, and what people are shown
 - `keeping`: what stays with the model: notes about whom it talks with, and pinned messages, as

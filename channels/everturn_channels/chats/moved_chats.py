@@ -8,6 +8,7 @@ a message says to which of its chat's ids it belongs, where that is not the firs
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from everturn_channels.adapter import (
     Reaction,
 )
 from everturn_channels.chats.aliases import ChatAliases
+from everturn_channels.connection_drain import ConnectionDrain
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError
 
 T = TypeVar("T")
@@ -70,6 +72,7 @@ class MovingAdapter(Adapter):
     def __init__(self, adapter: Adapter, aliases: ChatAliases) -> None:
         self.name = adapter.name
         self._adapter, self._aliases = adapter, aliases
+        self._drain = ConnectionDrain()
 
     @property
     def platform(self) -> str:
@@ -83,11 +86,11 @@ class MovingAdapter(Adapter):
 
     async def serve(self, handler: InboundHandler) -> None:
         """See `Adapter.serve`; the handler knows the aliases itself."""
-        await self._adapter.serve(handler)
+        await self._drain.serve(partial(self._adapter.serve, handler))
 
     async def stand_by(self) -> None:
         """See `Adapter.stand_by`."""
-        await self._adapter.stand_by()
+        await self._drain.serve(self._adapter.stand_by)
 
     async def check(self) -> Sequence[str]:
         """See `Adapter.check`."""
@@ -150,7 +153,8 @@ class MovingAdapter(Adapter):
         for _ in range(_HOPS):
             now = self._aliases.current(chat)
             try:
-                return await call(now)
+                with self._drain:
+                    return await call(now)
             except ChatMovedError as error:  # refused, so surely not done
                 try:
                     is_known = await self._aliases.add(now, error.to)
