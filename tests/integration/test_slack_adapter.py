@@ -31,6 +31,7 @@ from everturn_channels.errors import (
 )
 from everturn_channels.inbound.message_text import compose
 from everturn_channels.slack import SlackAdapter
+from everturn_channels.slack.reading import EventReader
 from everturn_channels.slack.requests import open_api
 
 ME = f"<@{BOT}>"
@@ -81,6 +82,20 @@ async def test_a_question_in_a_channel_begins_a_thread_which_is_a_conversation()
     assert asked.chat.title == "#general"
     assert (asked.sender.name, asked.sender.language) == ("Ann", "de-DE")
     assert shown == ["yes"]
+
+
+async def test_a_message_that_is_read_twice_says_the_same() -> None:
+    """A history that is read late has what was looked at already; the first brings the alert."""
+    async with open_slack_world() as world, world.bot._logged_in() as login:
+        alert = await world.api.say(ROOM, "the disk is full", "UBOT99999", bot_id="B9")
+        asked = await world.api.say(ROOM, "why?", BOB, thread_ts=alert)
+        later = await world.api.say(ROOM, "and now?", BOB, thread_ts=alert)
+        raw, reader = world.api.channels[ROOM]["messages"], EventReader(login)
+        read = [await reader.message(ROOM, raw[ts]) for ts in (asked, later, asked)]
+
+    first, second, again = (each for found in read for each in found if isinstance(each, Message))
+    assert (first.quoted, second.quoted) == ("the disk is full", "")
+    assert again == first
 
 
 async def test_without_threads_a_channel_is_one_conversation() -> None:

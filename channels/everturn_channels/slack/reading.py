@@ -95,8 +95,8 @@ class EventReader:
 
     def __init__(self, login: Login) -> None:
         self._login = login
-        self._begun: OrderedDict[tuple[str, str], bool] = OrderedDict()
-        "By channel and thread: whether it is one with the bot."
+        self._begun: OrderedDict[tuple[str, str], tuple[bool, str]] = OrderedDict()
+        "By channel and thread: whether the bot is in it, and its first message that was read."
 
     @property
     def me(self) -> str:
@@ -118,7 +118,7 @@ class EventReader:
         if thread == ts:
             self._note(channel, ts, is_ours=True)
         elif thread:
-            began = await self._thread(channel, thread)
+            began = await self._thread(channel, thread, ts)
             is_meant = is_meant or began.is_ours
         sender = await login.names.person(text_of(raw, "user"))
         chat = await login.names.chat(channel, thread, sender)
@@ -233,13 +233,17 @@ class EventReader:
         names = dict(await login.names.of([u for u in people_in(written) if u != login.me]))
         return readable(written, names | {login.me: login.name}, login.me)
 
-    async def _thread(self, channel: str, thread: str) -> _Thread:
-        """Return how a thread began; what began it is told with the first message that is read."""
-        if (channel, thread) not in self._begun:
-            found = await self._look(channel, thread)
-            self._note(channel, thread, is_ours=found.is_ours)
-            return found
-        return _Thread(is_ours=self._begun[channel, thread])
+    async def _thread(self, channel: str, thread: str, ts: str) -> _Thread:
+        """Return how a thread began; what began it is told with the first message that is read.
+
+        That is `ts` where it is read once more, too: nobody has taken it then, perhaps.
+        """
+        is_ours, first = self._begun.get((channel, thread), (False, ts))
+        if first != ts:
+            return _Thread(is_ours=is_ours)
+        found = await self._look(channel, thread)
+        self._note(channel, thread, is_ours=found.is_ours, first=ts)
+        return found
 
     async def _look(self, channel: str, thread: str) -> _Thread:
         login = self._login
@@ -271,8 +275,8 @@ class EventReader:
             is_outside=bool(first.get("bot_id")) and not is_own,
         )
 
-    def _note(self, channel: str, thread: str, *, is_ours: bool) -> None:
-        self._begun[channel, thread] = is_ours
+    def _note(self, channel: str, thread: str, *, is_ours: bool, first: str = "") -> None:
+        self._begun[channel, thread] = is_ours, first
         self._begun.move_to_end((channel, thread))
         if len(self._begun) > _THREADS_KNOWN:
             self._begun.popitem(last=False)
