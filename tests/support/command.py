@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import termios
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from support.warm_start import open_everturn
 
 DEADLINE_S = WAIT_S  # a machine that runs other things as well needs its time
 NOWHERE = "/nonexistent/everturn"  # what whoever runs the tests has set up is not found
+_REST_S = 0.3  # what it began may hold its end of the pipe
 _HAND_S = 0.05  # before each key: who types at once may be faster than what is asked
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>()][0-9A-Z]?)")
 
@@ -144,6 +146,15 @@ async def start(
         finally:
             if process.returncode is None:
                 process.kill()
+            await _show_rest(process)
+
+
+async def _show_rest(process: anyio.abc.Process) -> None:
+    """Print what it logged and nobody read: the report of a test that failed has it."""
+    assert process.stderr is not None
+    with anyio.move_on_after(_REST_S, shield=True), contextlib.suppress(anyio.ClosedResourceError):
+        async for chunk in process.stderr:
+            sys.stderr.write(chunk.decode(errors="replace"))
 
 
 class Terminal:
