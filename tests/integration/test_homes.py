@@ -175,7 +175,8 @@ async def test_a_channel_of_one_process_is_whole_on_one_node(
             there = holder(a, "channel:mine")
             assert there in {"a", "b"}
             other = b if there == "a" else a
-            assert [each.state for each in other.channels.statuses()] == ["standing by"]
+            states = other.channels.statuses
+            await until(lambda: [each.state for each in states()] == ["standing by"], a, b)
             key = ConversationKey(channel="mine", chat="c", agent="helper")
             await other.service.submit(IncomingMessage(text="more", key=key))
             await until(lambda: "re: more" in lines(), a, b)
