@@ -222,7 +222,8 @@ async def test_a_matrix_bot_stays_at_the_node_that_has_its_keys(
             await until(lambda: holder(a, "channel:matrix") == "a", a)
             async with open_gateway(configs[1], environ={}) as b:
                 await until(lambda: holder(b, "channel:matrix") == "a", b)
-                assert [each.state for each in b.channels.statuses()] == ["standing by"]
+                states = b.channels.statuses
+                await until(lambda: [each.state for each in states()] == ["standing by"], a, b)
                 await ask("one")
                 moving = ["seat", "move", "channel:matrix", "b", "--yes"]
                 place = ["--config", str(tmp_path / "a" / "everturn.yaml")]
