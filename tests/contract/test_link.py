@@ -523,10 +523,12 @@ async def test_a_kind_of_network_that_is_missing_keeps_nobody_from_the_other(
     """A name stands for two addresses, and the kernel knows one of the two kinds alone."""
 
     class Socket(socket.socket):
-        def __init__(self, family: int = -1, *parts: int, fileno: int | None = None) -> None:
+        def __init__(
+            self, family: int = -1, kind: int = -1, proto: int = -1, fileno: int | None = None
+        ) -> None:
             if family == socket.AF_INET6:
                 raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-            super().__init__(family, *parts, fileno=fileno)
+            super().__init__(family, kind, proto, fileno)
 
     def looked_up(_host: object, port: object, *_: object, **_more: object) -> list[object]:
         six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))

@@ -189,8 +189,8 @@ async def test_whatever_people_send_is_told_in_words() -> None:
             del fields["MIME-Version"]
             world.deliver(fields.as_bytes().rstrip() + b"\n" + raw.encode())
         await handler.until_handled(len(rows) + 1)
-        *messages, reacted = handler.events
-        messages = [each for each in messages if isinstance(each, Message)]
+        *events, reacted = handler.events
+        messages = [each for each in events if isinstance(each, Message)]
         files = [file for each in messages for file in each.files]
         mail = next(each for each in files if each.file_name == "Plan.txt")
         passed_on = await mail.fetch(10_000)

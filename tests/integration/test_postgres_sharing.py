@@ -66,7 +66,7 @@ async def test_a_database_that_says_nothing_is_known_by_who_asks_each_second(
         settings = section.model_copy(update={"url": url})
         async with database.open_database(settings) as opened:
             own = await opened.connect("a machine that is gone is noticed in seconds")
-            sock = own._transport.get_extra_info("socket")
+            sock = own._transport.get_extra_info("socket")  # type: ignore[attr-defined]  # its own
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 3_000
             await own.close()

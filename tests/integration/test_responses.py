@@ -276,8 +276,8 @@ async def test_conversations_by_name_by_session_and_nothing_kept(tmp_path: Path)
         open_http_gateway(tmp_path, provider=provider) as gateway,
         client_of(gateway) as client,
     ):
-        for text in ("a", "b"):
-            ours = await client.responses.create(model="test", input=text, conversation="ours")
+        await client.responses.create(model="test", input="a", conversation="ours")
+        ours = await client.responses.create(model="test", input="b", conversation="ours")
         once = await client.responses.create(
             model="test",
             store=False,
