@@ -8,11 +8,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 
-# A test waits for disks, clocks and processes two fifths of its time: with two workers for each core, a core has
+# A test waits for disks, clocks and processes two fifths of its time: beside two workers for each core, a core has
 # nothing to do for a tenth of the run. A container may have fewer cores than its machine.
 CORES := $(shell n=`getconf _NPROCESSORS_ONLN`; read -r quota period 2>/dev/null </sys/fs/cgroup/cpu.max && \
   test "$$quota" != max && test $$((quota / period)) -lt $$n && n=$$(((quota + period - 1) / period)); echo $$n)
-WORKERS ?= $(shell expr 2 \* $(CORES))
+WORKERS ?= $(shell expr 5 \* $(CORES) / 2)
 
 .PHONY: run test model programs suite synapse dovecot prosody voice quick nightly lint check lock schema docs release clean
 
