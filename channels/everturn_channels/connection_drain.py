@@ -10,9 +10,7 @@ import anyio
 from everturn_actors.supervisor import attempt
 from everturn_channels.errors import NotSentError
 
-DRAIN_S: Final = (
-    5.0  # a message takes a second, seldom two; a platform that hangs is not waited for
-)
+DRAIN_S: Final = 5.0  # a message takes a second; a platform that hangs is not waited for
 
 
 class ConnectionDrain:

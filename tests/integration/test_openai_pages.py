@@ -130,7 +130,6 @@ async def test_what_a_page_says_of_its_request_counts_unless_it_is_switched_off(
     tmp_path: Path,
 ) -> None:
     """With words of its owner's own a header tells what they are for; by responses too."""
-    # With words of its owner's own the header tells what they are for; by responses too.
     folder = tmp_path / "says"
     folder.mkdir()
     header = {"X-Everturn-Task": "title_generation"}

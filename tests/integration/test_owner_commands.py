@@ -424,8 +424,7 @@ async def test_what_was_a_message_to_others_reaches_the_agent(tmp_path: Path) ->
 
 
 async def test_a_question_is_the_one_that_was_shown(tmp_path: Path) -> None:
-    """A call that is asked about anew may meet something else."""
-    # A call that is asked about anew may meet something else than what was shown.
+    """A call that is asked about anew may meet something else than what was shown."""
     folder = tmp_path / "earlier"
     folder.mkdir()
     tool, gate, provider = _asking("7")
